@@ -1,0 +1,245 @@
+"""Every error that Dabom raises on purpose. One tree, drawn here:
+
+DabomError                        500 internal_error
+├── ClientError                   400 invalid_request      the caller must change something
+│   ├── InvalidJson               400 invalid_json
+│   ├── InvalidMedia              400 invalid_media
+│   ├── Unauthorized              401 unauthorized
+│   ├── NotFound                  404 not_found
+│   ├── ModelNotFound             404 model_not_found
+│   ├── MethodNotAllowed          405 method_not_allowed
+│   ├── UploadTimeout             408 upload_timeout
+│   ├── HeaderTimeout             408 header_timeout
+│   ├── BodyTooLarge              413 body_too_large
+│   ├── BatchTooLarge             413 batch_too_large
+│   ├── TooManyItems              413 too_many_items
+│   ├── UnsupportedMediaType      415 unsupported_media_type
+│   └── HeadersTooLarge           431 headers_too_large
+├── UpstreamError                 502 upstream_broken      the model server failed
+│   ├── UpstreamUnreachable       502 upstream_unreachable
+│   ├── UpstreamBroken            502 upstream_broken
+│   └── UpstreamTimeout           504 total_timeout
+│       ├── ConnectTimeout        504 connect_timeout
+│       ├── FirstByteTimeout      504 first_byte_timeout
+│       ├── IdleTimeout           504 idle_timeout
+│       └── TotalTimeout          504 total_timeout
+├── Unavailable                   503 unavailable          try again later
+│   ├── QueueTimeout              503 queue_timeout
+│   └── Draining                  503 draining
+├── ClientGone                    499 client_gone          nobody is left to answer
+├── ConfigError                   500 invalid_config       raised before anything listens
+└── AskError                      500 ask_failed           what `dabom.client` raises for a failed request
+    ├── ConnectFailed             502 connect_failed
+    ├── AnswerBroken              502 answer_broken
+    └── Refused                   the status and code of the answer
+
+`status` is the HTTP status that the gateway answers with, `code` the stable word that programs compare.
+A message says what was found, what is allowed and what to do; it never holds media or prompt text.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class DabomError(Exception):
+    """Something that Dabom can name went wrong."""
+
+    status: int = 500
+    code: str = "internal_error"
+    type: ClassVar[str] = "internal_error"
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+    def body(self) -> dict[str, Any]:
+        """The error in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return {"error": error}
+
+
+class ClientError(DabomError):
+    """The request cannot be served as it is."""
+
+    status, code, type = 400, "invalid_request", "invalid_request_error"
+
+
+class InvalidJson(ClientError):
+    """The body is not one well-formed JSON value."""
+
+    code = "invalid_json"
+
+
+class InvalidMedia(ClientError):
+    """A picture, video or sound cannot be decoded, is empty, or is of a kind that is not read."""
+
+    code = "invalid_media"
+
+
+class Unauthorized(ClientError):
+    """The key is missing or wrong."""
+
+    status, code, type = 401, "unauthorized", "authentication_error"
+
+
+class NotFound(ClientError):
+    """No such path."""
+
+    status, code = 404, "not_found"
+
+
+class ModelNotFound(ClientError):
+    """No configured upstream serves the model that the request names."""
+
+    status, code, type = 404, "model_not_found", "NotFoundError"
+
+
+class MethodNotAllowed(ClientError):
+    """The path exists, but not for this method."""
+
+    status, code = 405, "method_not_allowed"
+
+
+class UploadTimeout(ClientError):
+    """The body stopped arriving before its end."""
+
+    status, code = 408, "upload_timeout"
+
+
+class HeaderTimeout(ClientError):
+    """The request's head did not arrive in time."""
+
+    status, code = 408, "header_timeout"
+
+
+class BodyTooLarge(ClientError):
+    """A request, or one item of a batch, has more bytes than the limit."""
+
+    status, code = 413, "body_too_large"
+
+
+class BatchTooLarge(ClientError):
+    """A JSON batch has more bytes than the limit."""
+
+    status, code = 413, "batch_too_large"
+
+
+class TooManyItems(ClientError):
+    """A JSON batch has more items than the limit."""
+
+    status, code = 413, "too_many_items"
+
+
+class UnsupportedMediaType(ClientError):
+    """The Content-Type is none that this path reads."""
+
+    status, code = 415, "unsupported_media_type"
+
+
+class HeadersTooLarge(ClientError):
+    """The request's head has more bytes than the limit."""
+
+    status, code = 431, "headers_too_large"
+
+
+class UpstreamError(DabomError):
+    """The upstream failed; the request itself may be fine."""
+
+    status, code, type = 502, "upstream_broken", "upstream_error"
+
+
+class UpstreamUnreachable(UpstreamError):
+    """No connection to the upstream could be made."""
+
+    code = "upstream_unreachable"
+
+
+class UpstreamBroken(UpstreamError):
+    """The upstream closed the connection or sent something that is not HTTP before its answer was whole."""
+
+
+class UpstreamTimeout(UpstreamError):
+    """One of the four clocks of an upstream ran out."""
+
+    status, code = 504, "total_timeout"
+
+
+class ConnectTimeout(UpstreamTimeout):
+    """The connection to the upstream was not made in time."""
+
+    code = "connect_timeout"
+
+
+class FirstByteTimeout(UpstreamTimeout):
+    """The upstream took the request and sent no first byte in time."""
+
+    code = "first_byte_timeout"
+
+
+class IdleTimeout(UpstreamTimeout):
+    """The upstream fell silent in the middle of its answer."""
+
+    code = "idle_timeout"
+
+
+class TotalTimeout(UpstreamTimeout):
+    """The upstream did not finish in time."""
+
+
+class Unavailable(DabomError):
+    """The gateway cannot take the request now."""
+
+    status, code, type = 503, "unavailable", "unavailable_error"
+
+
+class QueueTimeout(Unavailable):
+    """No permit came free in time."""
+
+    code = "queue_timeout"
+
+
+class Draining(Unavailable):
+    """The gateway is shutting down."""
+
+    code = "draining"
+
+
+class ClientGone(DabomError):
+    """The client closed its connection or stopped reading; the status is for logs only."""
+
+    status, code = 499, "client_gone"
+
+
+class ConfigError(DabomError):
+    """A setting is missing, wrong or contradicts another."""
+
+    code = "invalid_config"
+
+
+class AskError(DabomError):
+    """A request that `dabom.client` made has failed."""
+
+    code = "ask_failed"
+
+
+class ConnectFailed(AskError):
+    """The endpoint could not be reached."""
+
+    status, code = 502, "connect_failed"
+
+
+class AnswerBroken(AskError):
+    """The answer was cut, or is not what the protocol says."""
+
+    status, code = 502, "answer_broken"
+
+
+class Refused(AskError):
+    """The endpoint answered with an error; `status`, `code` and `message` are the endpoint's own."""
+
+    def __init__(self, message: str, *, status: int, code: str | None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code or "refused"
