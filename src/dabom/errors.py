@@ -31,6 +31,7 @@ DabomError                        500 internal_error
 └── AskError                      500 ask_failed           what `dabom.client` raises for a failed request
     ├── ConnectFailed             502 connect_failed
     ├── AnswerBroken              502 answer_broken
+    ├── AnswerTimeout             504 answer_timeout
     └── Refused                   the status and code of the answer
 
 `status` is the HTTP status that the gateway answers with, `code` the stable word that programs compare.
@@ -219,9 +220,13 @@ class ConfigError(DabomError):
 
 
 class AskError(DabomError):
-    """A request that `dabom.client` made has failed."""
+    """A request that `dabom.client` made has failed; `request_id` is the endpoint's, when it gave one."""
 
     code = "ask_failed"
+
+    def __init__(self, message: str, *, request_id: str | None = None) -> None:
+        super().__init__(message)
+        self.request_id = request_id
 
 
 class ConnectFailed(AskError):
@@ -236,10 +241,25 @@ class AnswerBroken(AskError):
     status, code = 502, "answer_broken"
 
 
+class AnswerTimeout(AskError):
+    """One of the client's clocks ran out."""
+
+    status, code = 504, "answer_timeout"
+
+
 class Refused(AskError):
     """The endpoint answered with an error; `status`, `code` and `message` are the endpoint's own."""
 
-    def __init__(self, message: str, *, status: int, code: str | None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        code: str | None,
+        request_id: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, request_id=request_id)
         self.status = status
         self.code = code or "refused"
+        self.retry_after_s = retry_after_s
