@@ -1,0 +1,1 @@
+"""Comparisons with other programs; not part of the package."""

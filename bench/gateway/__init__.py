@@ -1,0 +1,1 @@
+"""How fast and how lean the gateway is, beside other gateways. Start with `python -m bench.gateway.run`."""
