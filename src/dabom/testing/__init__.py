@@ -1,0 +1,52 @@
+"""Real parts for tests, docs and demos: an upstream that plays back scripts and recorded answers."""
+
+from dabom.testing.ports import hanging_upstream, refusing_upstream
+from dabom.testing.recorded import load_recording, recording, recording_names
+from dabom.testing.replies import (
+    chat_answer,
+    chat_events,
+    chunk,
+    cut_at,
+    drip,
+    error_reply,
+    head,
+    json_reply,
+    raw_reply,
+    sent_bytes,
+    sse_event,
+    sse_reply,
+)
+from dabom.testing.seen import Seen
+from dabom.testing.steps import AwaitBody, Close, Reset, Send, Stall, Step, Wait, WaitFor
+from dabom.testing.upstream import ScriptedUpstream, in_turn
+
+__all__ = [
+    "AwaitBody",
+    "Close",
+    "Reset",
+    "ScriptedUpstream",
+    "Seen",
+    "Send",
+    "Stall",
+    "Step",
+    "Wait",
+    "WaitFor",
+    "chat_answer",
+    "chat_events",
+    "chunk",
+    "cut_at",
+    "drip",
+    "error_reply",
+    "hanging_upstream",
+    "head",
+    "in_turn",
+    "json_reply",
+    "load_recording",
+    "raw_reply",
+    "recording",
+    "recording_names",
+    "refusing_upstream",
+    "sent_bytes",
+    "sse_event",
+    "sse_reply",
+]
