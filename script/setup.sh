@@ -50,7 +50,7 @@ install_python_packages() {
     return
   fi
   make_venv
-  local pip=(.venv/bin/python -m pip --disable-pip-version-check --no-input --quiet)
+  local pip=(.venv/bin/python -m pip --disable-pip-version-check --no-input -qq) # errors only: a mirror that lacks a package is no news
   say "installing $(grep -c '^[a-z0-9].*==' "$lock") locked Python packages (a minute or two the first time)"
   "${pip[@]}" install --require-hashes -r "$lock"
   say "installing dabom itself, editable"
