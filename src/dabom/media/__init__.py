@@ -1,0 +1,55 @@
+"""Bytes in, facts or clean media out: the only package that decodes a picture, a video or a sound.
+
+`headers` and `uris` need the standard library only. The decoders load Pillow or PyAV when first asked for,
+so that the gateway can read the size in a header without paying for either.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dabom.media.headers import VideoHead, picture_size, sniff, video_facts
+from dabom.media.uris import DataUri, read_data_uri
+
+if TYPE_CHECKING:
+    from dabom.media.picture import Picture, read_picture
+    from dabom.media.sound import Sound, read_sound
+    from dabom.media.video import Frame, Sampling, Video, open_pictures, open_video
+
+__all__ = [
+    "DataUri",
+    "Frame",
+    "Picture",
+    "Sampling",
+    "Sound",
+    "Video",
+    "VideoHead",
+    "open_pictures",
+    "open_video",
+    "picture_size",
+    "read_data_uri",
+    "read_picture",
+    "read_sound",
+    "sniff",
+    "video_facts",
+]
+
+_HOMES = {
+    "Frame": "video",
+    "Picture": "picture",
+    "Sampling": "video",
+    "Sound": "sound",
+    "Video": "video",
+    "open_pictures": "video",
+    "open_video": "video",
+    "read_picture": "picture",
+    "read_sound": "sound",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A decoder by name, imported when first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
