@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import json
 
 import aiohttp
@@ -35,7 +36,7 @@ from dabom.testing import (
 )
 
 
-async def post(url: str, body: bytes = b"{}") -> tuple[int, bytes]:
+async def post(url: str, body: bytes | io.BytesIO = b"{}") -> tuple[int, bytes]:
     async with (
         aiohttp.ClientSession() as session,
         session.post(f"{url}/chat/completions", data=body) as answer,
@@ -97,7 +98,7 @@ async def test_chunked_upload_and_large_body() -> None:
             yield body[start : start + 1_000_000]
 
     async with ScriptedUpstream(keep_bodies=False) as up, aiohttp.ClientSession() as session:
-        for data in (pieces(), body):
+        for data in (pieces(), io.BytesIO(body)):
             async with session.post(f"{up.url}/chat/completions", data=data) as answer:
                 assert answer.status == 200
         assert {seen.sha256 for seen in up.seen} == {hashlib.sha256(body).hexdigest()}
@@ -276,7 +277,7 @@ async def test_an_unread_body_stops_the_sender_and_its_leaving_is_noticed() -> N
 async def test_an_unread_body_can_be_read_later() -> None:
     script: list[Step] = [Wait(0.05), AwaitBody(), *json_reply({})]
     async with ScriptedUpstream(before_body=script, read_body=False) as up:
-        status, _ = await post(up.url, bytes(3_000_000))
+        status, _ = await post(up.url, io.BytesIO(bytes(3_000_000)))
         assert status == 200
         assert up.seen[0].body_bytes == 3_000_000
 
