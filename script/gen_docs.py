@@ -1,0 +1,124 @@
+"""Writes docs/errors.md and docs/settings.md from the code; `--check` only says whether they are current."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dabom import errors
+from dabom.errors import DabomError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+# What the reader of an error can do about it, by code. Each code of the tree needs a line.
+REMEDIES = {
+    "internal_error": "Report it with the answer's `X-Request-Id` and the log line of the same id.",
+    "invalid_request": "Read the message: it names what was found and what is allowed.",
+    "invalid_json": "Send one well-formed JSON object in UTF-8.",
+    "invalid_media": "Send a file that opens in a player, as a `data:` URL with the right MIME type.",
+    "unauthorized": "Send `Authorization: Bearer KEY` with a key that is configured.",
+    "not_found": "Compare the path with `/docs`.",
+    "model_not_found": "Ask `GET /v1/models` for the names that are served.",
+    "method_not_allowed": "Use the method that the `Allow` header names.",
+    "upload_timeout": "Send the body without pauses; raise `upload_idle_timeout_s` for slow lines.",
+    "header_timeout": "Send the whole head at once; raise `header_timeout_s` for slow lines.",
+    "body_too_large": "Send a smaller clip or picture, or raise `max_body_bytes`.",
+    "batch_too_large": "Split the batch, or send it as `application/x-ndjson`, which has no limit in all.",
+    "too_many_items": "Split the batch, send it as `application/x-ndjson`, or raise `MAX_BATCH_ITEMS`.",
+    "unsupported_media_type": "Send `Content-Type: application/json`; a batch may be `application/x-ndjson`.",
+    "headers_too_large": "Send fewer or shorter headers, or raise `max_header_bytes`.",
+    "upstream_unreachable": "Start the upstream or correct its address; `/readyz` shows each one's state.",
+    "upstream_broken": "Look into the upstream's log: it closed the connection or spoke no HTTP.",
+    "connect_timeout": "Check the network to the upstream, or raise `connect_timeout_s`.",
+    "first_byte_timeout": "The upstream is slow or hangs: send less at once or raise `first_byte_timeout_s`.",
+    "idle_timeout": "The upstream stopped in the middle of an answer: look into its log; try again.",
+    "total_timeout": "Ask for fewer tokens, or raise `VLLM_TIMEOUT_SECONDS`.",
+    "unavailable": "Try again after the seconds in `Retry-After`.",
+    "queue_timeout": "Try again after `Retry-After`; send fewer requests at once, or add an upstream.",
+    "draining": "Try again: the gateway is being restarted.",
+    "client_gone": "Nothing: it is for logs; the client left before its answer was whole.",
+    "invalid_config": "Correct the setting that the message names; see [settings](settings.md).",
+    "ask_failed": "Read the message: it names the endpoint and what happened.",
+    "connect_failed": "Check the URL that the command was given and that a server listens there.",
+    "answer_broken": "Try again; when it stays, look into the log of the endpoint.",
+    "answer_timeout": "Raise the client's timeout, or look into why the endpoint is slow.",
+}
+
+
+def error_tree(top: type[DabomError] = DabomError, depth: int = 0) -> Iterator[tuple[type[DabomError], int]]:
+    yield top, depth
+    for inner in top.__subclasses__():
+        if inner.__module__ == errors.__name__:
+            yield from error_tree(inner, depth + 1)
+
+
+def errors_page() -> str:
+    """One row per class of `dabom.errors`, in the order of the tree."""
+    lines = [
+        "# Errors",
+        "",
+        "Written by `make docs` from `dabom.errors`; do not edit.",
+        "",
+        "Every error answer of the gateway is JSON in OpenAI's shape.",
+        "Programs compare `code`: it is stable, while a message may be reworded.",
+        "",
+        "```json",
+        json.dumps(errors.TooManyItems("the batch has 129 items; the limit is 128").body()),
+        "```",
+        "",
+        "Errors of an upstream are passed on as the upstream wrote them, with its status; one that is longer",
+        "than `max_error_bytes` is cut. No message holds media or prompt text.",
+        "",
+        "| class | status | code | meaning | what to do |",
+        "|---|---|---|---|---|",
+    ]
+    used = set()
+    for kind, depth in error_tree():
+        meaning = " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
+        indent = "&nbsp;&nbsp;" * depth
+        if kind is errors.Refused:
+            lines.append(
+                f"| {indent}`Refused` | the answer's | the answer's | {meaning} | Do what the message says. |"
+            )
+            continue
+        used.add(kind.code)
+        remedy = REMEDIES.get(kind.code) or sys.exit(f"gen_docs: REMEDIES has no line for {kind.code}")
+        lines.append(f"| {indent}`{kind.__name__}` | {kind.status} | `{kind.code}` | {meaning} | {remedy} |")
+    if stale := sorted(REMEDIES.keys() - used):
+        sys.exit(f"gen_docs: REMEDIES has lines for codes that do not exist: {stale}")
+    return "\n".join(lines) + "\n"
+
+
+def pages() -> dict[str, str]:
+    return {"errors.md": errors_page()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 when a page is not current"
+    )
+    check = parser.parse_args().check
+    stale = []
+    for name, text in pages().items():
+        path = DOCS / name
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if not check:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote docs/{name}")
+    if check and stale:
+        print(f"not current: {', '.join(stale)}; run `make docs`", file=sys.stderr)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
