@@ -27,6 +27,7 @@ QUIET = [  # without these the browser itself looks for its maker's servers
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--host-resolver-rules=MAP gateway.test 127.0.0.1, MAP * ~NOTFOUND",
 ]
 OPERATIONS = ("/healthz", "/readyz", "/chat", "/chat/batch", "/v1/chat/completions", "/v1/models", "/metrics")
 
@@ -65,7 +66,7 @@ def gateway() -> Iterator[str]:
             assert process.poll() is None, "the gateway did not start"
             assert time.monotonic() < deadline, "the gateway did not answer"
             time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://gateway.test:{port}"  # pages may behave otherwise on the loopback address
     finally:
         process.terminate()
         process.wait(timeout=10)
