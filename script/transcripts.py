@@ -1,7 +1,7 @@
 """Runs the commands of the READMEs and writes their real output below them; `--check` only compares.
 
 A fenced block `console` after the comment `<!-- run -->` is run line by line: what follows `$ ` is a command,
-the lines below it the output. A command that ends in `&` is a server: it is waited for, and stopped at the end.
+the lines below it the output. A command that ends in `&` is a server: it is waited for, and ended at last.
 Blocks run in the order of the page and share their servers. Ports of the page are replaced by free ones while
 it runs. What changes from run to run (times, ids) is compared by its form only.
 """
