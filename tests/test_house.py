@@ -22,6 +22,8 @@ from pathlib import Path
 
 import pytest
 
+from dabom import errors
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "dabom"
 LIMITED = ("src", "bench", "script", "experiments", "tests")
@@ -138,6 +140,20 @@ def silent_excepts(folder: Path) -> list[str]:
     return found
 
 
+def stray_errors(folder: Path) -> list[str]:
+    """Errors of our own outside `errors.py`, where the whole tree is drawn."""
+    tree = {
+        c.__name__ for c in vars(errors).values() if isinstance(c, type) and c.__module__ == errors.__name__
+    }
+    return [
+        f"{name}:{node.lineno} {node.name} belongs into errors.py"
+        for name, path in sources(folder)
+        if path.name != "errors.py"
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.ClassDef) and tree & {ast.unparse(base).split(".")[-1] for base in node.bases}
+    ]
+
+
 def at_runtime(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements that run on import: not those for the type checker, not those of a script's end."""
     for statement in body:
@@ -206,7 +222,7 @@ def test_limits_hold(rule: Rule, folder: str) -> None:
     assert [line for line in rule(ROOT / folder) if line not in EXCEPTIONS] == []
 
 
-@pytest.mark.parametrize("rule", [import_cycles, work_at_import])
+@pytest.mark.parametrize("rule", [import_cycles, work_at_import, stray_errors])
 def test_modules_import_cleanly(rule: Rule) -> None:
     assert rule(ROOT / "src") == []
 
@@ -280,6 +296,7 @@ BAD_SOURCES: dict[Rule, str] = {
     wide_signatures: "class A:\n    def f(self, a, b, c, *args, d, e, **rest): ...\n",
     silent_excepts: "try:\n    f()\nexcept (OSError, Exception):  # noqa: BLE001\n    pass\n",
     work_at_import: "_seen = {}\n",
+    stray_errors: "class NotReady(errors.Unavailable): ...\n",
 }
 GOOD_SOURCES: dict[Rule, str] = {
     long_files: "x = 1\n" * MAX_FILE_LINES,
@@ -287,6 +304,7 @@ GOOD_SOURCES: dict[Rule, str] = {
     wide_signatures: "class A:\n    def f(self, a, b, c, *args, d, **rest): ...\n",
     silent_excepts: "try:\n    f()\nexcept Exception:  # the log line is all that is left to do\n    pass\n",
     work_at_import: "from os import environ\nif __name__ == '__main__':\n    main()\n",
+    stray_errors: "class Left(Exception): ...\n",
 }
 
 
