@@ -124,7 +124,9 @@ def draw_map(at: float) -> Image.Image:
     """Land in the sea, with a sun that moves."""
     image = slope((60, 140, 200), (40, 110, 180))
     pen = ImageDraw.Draw(image)
-    pen.polygon([(270, 40), (360, 60), (390, 150), (370, 240), (300, 255), (260, 180), (280, 110)], fill=(90, 170, 90))
+    pen.polygon(
+        [(270, 40), (360, 60), (390, 150), (370, 240), (300, 255), (260, 180), (280, 110)], fill=(90, 170, 90)
+    )
     across = 420 + 20 * at % 120
     pen.ellipse((across, 60, across + 60, 120), fill=(255, 200, 40))
     return image
@@ -157,7 +159,9 @@ def draw_sea(at: float) -> Image.Image:
     image = slope((250, 180, 120), (70, 90, 140))
     pen = ImageDraw.Draw(image)
     for layer in range(4):
-        line = [(x, 190 + layer * 30 + 8 * math.sin(x / 50 + at * 0.9 + layer)) for x in range(0, WIDTH + 20, 20)]
+        line = [
+            (x, 190 + layer * 30 + 8 * math.sin(x / 50 + at * 0.9 + layer)) for x in range(0, WIDTH + 20, 20)
+        ]
         pen.polygon([*line, (WIDTH, HEIGHT), (0, HEIGHT)], fill=(30, 70 + 12 * layer, 120 + 12 * layer))
     return image
 
@@ -195,7 +199,13 @@ def draw(at: float) -> Image.Image:
     image = DRAWERS[scene.kind](at - scene.start_s)
     pen = ImageDraw.Draw(image, "RGBA")
     dark = scene.kind == "card"
-    pen.text((628, 16), LOGO, font=font(20, face="NanumSquareB"), fill=(40, 40, 48) if dark else "white", anchor="ra")
+    pen.text(
+        (628, 16),
+        LOGO,
+        font=font(20, face="NanumSquareB"),
+        fill=(40, 40, 48) if dark else "white",
+        anchor="ra",
+    )
     if scene.second:
         box = pen.textbbox((24, 22), scene.second, font=font(22))
         pen.rectangle((box[0] - 8, box[1] - 6, box[2] + 8, box[3] + 6), fill=(0, 0, 0, 190))
@@ -292,9 +302,14 @@ def truth_of(start: float, end: float, spoken: list[dict[str, Any]]) -> dict[str
         return {"start_s": round(max(first, start) - start, 2), "end_s": round(min(last, end) - start, 2)}
 
     scenes = [scene for scene in SCENES if scene.start_s < end and scene.end_s > start]
-    captions = [{"text": scene.caption, "place": "lower third", **inside(scene.start_s, scene.end_s)} for scene in scenes]
+    captions = [
+        {"text": scene.caption, "place": "lower third", **inside(scene.start_s, scene.end_s)}
+        for scene in scenes
+    ]
     captions += [
-        {"text": scene.second, "place": "top left", **inside(scene.start_s, scene.end_s)} for scene in scenes if scene.second
+        {"text": scene.second, "place": "top left", **inside(scene.start_s, scene.end_s)}
+        for scene in scenes
+        if scene.second
     ]
     return {
         "duration_s": end - start,
@@ -307,7 +322,9 @@ def truth_of(start: float, end: float, spoken: list[dict[str, Any]]) -> dict[str
             if row["start_s"] < end and row["end_s"] > start
         ],
         "other_sound": [
-            {"kind": kind, **inside(first, last)} for kind, first, last in SOUNDS if first < end and last > start
+            {"kind": kind, **inside(first, last)}
+            for kind, first, last in SOUNDS
+            if first < end and last > start
         ],
     }
 
@@ -343,7 +360,9 @@ def main() -> None:
         out.setparams((1, 2, RATE, 0, "NONE", "not compressed"))
         out.writeframes((sound[: CLIP_S * RATE] * 32767).astype("<i2").tobytes())
     truth["sound"] = {"file": "speech.wav", "duration_s": CLIP_S, "speech": truth["clips"][0]["speech"]}
-    (folder / "truth.json").write_text(json.dumps(truth, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    (folder / "truth.json").write_text(
+        json.dumps(truth, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

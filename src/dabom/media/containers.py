@@ -42,7 +42,9 @@ def open_container(source: io.BytesIO, content: bytes, wanted: str) -> Iterator[
     mime = sniff(content[:512])
     demuxer = _DEMUXERS.get(mime or "")
     if demuxer is None:
-        raise InvalidMedia(f"not a readable {wanted}: found {mime or 'unknown bytes'}; {_KINDS[wanted]} is read")
+        raise InvalidMedia(
+            f"not a readable {wanted}: found {mime or 'unknown bytes'}; {_KINDS[wanted]} is read"
+        )
     try:
         container = av.open(source, format=demuxer, metadata_errors="ignore")
     except (av.FFmpegError, ValueError) as fault:

@@ -59,7 +59,9 @@ def read_picture(content: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
     except InvalidMedia:
         raise
     except Image.UnidentifiedImageError as fault:
-        raise InvalidMedia(f"not a readable picture: found {found or 'unknown bytes'}; {_KINDS} is read") from fault
+        raise InvalidMedia(
+            f"not a readable picture: found {found or 'unknown bytes'}; {_KINDS} is read"
+        ) from fault
     except Image.DecompressionBombError as fault:
         raise InvalidMedia(f"picture is too large; the limit is {max_pixels:,} pixels") from fault
     except Exception as fault:

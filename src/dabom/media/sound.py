@@ -59,7 +59,13 @@ def read_sound(content: bytes, max_seconds: float = MAX_SECONDS) -> Sound | None
         if not seen:
             raise InvalidMedia("sound is damaged: no sample could be decoded")
         context = stream.codec_context
-        return Sound(np.concatenate(chunks), context.sample_rate or 0, context.channels or 0, context.name, not faults[0])
+        return Sound(
+            np.concatenate(chunks),
+            context.sample_rate or 0,
+            context.channels or 0,
+            context.name,
+            not faults[0],
+        )
 
 
 def _mono_chunks(container: Any, stream: Any, faults: list[int]) -> Iterator[NDArray[np.float32]]:

@@ -109,12 +109,16 @@ def open_video(content: bytes, sampling: Sampling, max_seconds: float = MAX_SECO
         if width < 1 or height < 1:
             raise InvalidMedia("video states no picture size")
         if width * height > MAX_FRAME_PIXELS:
-            raise InvalidMedia(f"video frames have {width * height:,} pixels; the limit is {MAX_FRAME_PIXELS:,}")
+            raise InvalidMedia(
+                f"video frames have {width * height:,} pixels; the limit is {MAX_FRAME_PIXELS:,}"
+            )
         stated = _stated_duration(container, stream)
         if stated is not None and stated > max_seconds:
             raise InvalidMedia(f"video is {stated:.0f} s long; the limit is {max_seconds:g} s")
         rate = float(stream.average_rate) if stream.average_rate else None
-        video = Video(width, height, rate, stated, bool(container.streams.audio), stream.codec_context.name, iter(()))
+        video = Video(
+            width, height, rate, stated, bool(container.streams.audio), stream.codec_context.name, iter(())
+        )
         video.frames = _walk(container, stream, video, sampling)
         yield video
 

@@ -1,0 +1,63 @@
+"""`python -m dabom.reader`: serve the reader."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import uvicorn
+
+from dabom.reader.app import ReaderApp
+from dabom.reader.settings import ReaderSettings
+from dabom.reader.worker import die_with_parent
+
+
+def main() -> int:
+    """Serve until a signal; 2 when the Whisper directory cannot be used."""
+    parser = argparse.ArgumentParser(
+        prog="python -m dabom.reader", description="The built-in upstream of Dabom."
+    )
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8100)
+    parser.add_argument(
+        "--workers", type=int, default=None, help="processes that look at media; default: one a core"
+    )
+    parser.add_argument(
+        "--whisper-model", type=Path, help="directory of a faster-whisper model, for speech to text"
+    )
+    parser.add_argument("--with-parent", action="store_true", help="end when the parent process ends")
+    given = parser.parse_args()
+    if given.with_parent:
+        die_with_parent()
+    if given.whisper_model is not None:
+        problem = _whisper_problem(given.whisper_model)
+        if problem:
+            sys.stderr.write(f"dabom.reader: {problem}\n")
+            return 2
+    chosen = {"workers": given.workers} if given.workers else {}
+    settings = ReaderSettings(whisper_model=given.whisper_model, **chosen)
+    config = uvicorn.Config(
+        ReaderApp(settings),
+        given.host,
+        given.port,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+    )
+    server = uvicorn.Server(config)
+    server.run()
+    return 0 if server.started else 1
+
+
+def _whisper_problem(folder: Path) -> str | None:
+    if not (folder / "model.bin").is_file():
+        return f"{folder} holds no model.bin of a faster-whisper model"
+    if find_spec("faster_whisper") is None:
+        return "faster-whisper is not installed; install dabom[whisper]"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""Text over time: what is read once is recognised again by its look, not read again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from dabom.reader.findings import Caption, TextLine
+from dabom.reader.regions import Region, find_regions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dabom.reader.text import TextReader
+
+MAX_READS = 160
+_SAME_LOOK = 0.9
+_SAME_TEXT = 0.75
+_MIN_CONFIDENCE_ONCE = 75.0
+
+
+@dataclass(eq=False)
+class _Track:
+    region: Region
+    look: NDArray[np.float32]
+    line: TextLine | None
+    start_s: float
+    last_s: float
+    seen: int = 1
+
+
+class CaptionTracker:
+    """Give it the sampled frames in order; `captions` are the texts with the times at which they were seen."""
+
+    def __init__(self, reader: TextReader) -> None:
+        self._reader = reader
+        self._open: list[_Track] = []
+        self._closed: list[_Track] = []
+        self._reads = 0
+
+    @property
+    def complete(self) -> bool:
+        """False when there was more text than is read in one video."""
+        return self._reads < MAX_READS
+
+    def add(self, image: Image.Image, time_s: float) -> None:
+        """Look at one frame."""
+        gray = image.convert("L")
+        levels = np.asarray(gray)
+        still_open = []
+        for region in find_regions(gray):
+            look = _look(gray, region)
+            track = self._by_look(region, look) or self._by_text(gray, region, look, time_s)
+            if track is None:
+                continue
+            track.last_s = time_s
+            still_open.append(track)
+        for track in self._open:
+            if track in still_open:
+                continue
+            # A moving background can hide a caption's region from the detector: the text itself decides.
+            if _is_there(levels, track):
+                track.last_s = time_s
+                track.seen += 1
+                still_open.append(track)
+            else:
+                self._closed.append(track)
+        self._open = still_open
+
+    def captions(self, step_s: float, duration_s: float) -> list[Caption]:
+        """All texts in order of appearance; a text is taken to last until the frame in which it was gone."""
+        found = []
+        for track in [*self._closed, *self._open]:
+            line = track.line
+            if line is None or (track.seen == 1 and line.confidence < _MIN_CONFIDENCE_ONCE):
+                continue
+            end_s = min(duration_s, track.last_s + step_s)
+            found.append(
+                Caption(line.text, round(track.start_s, 2), round(end_s, 2), line.box, line.confidence)
+            )
+        return sorted(found, key=lambda caption: (caption.start_s, caption.box[1], caption.box[0]))
+
+    def _by_look(self, region: Region, look: NDArray[np.float32]) -> _Track | None:
+        for track in self._open:
+            if _overlap(track.region, region) > 0.5 and _likeness(track.look, look) > _SAME_LOOK:
+                track.seen += 1
+                return track
+        return None
+
+    def _by_text(
+        self, gray: Image.Image, region: Region, look: NDArray[np.float32], time_s: float
+    ) -> _Track | None:
+        if self._reads >= MAX_READS:
+            return None
+        self._reads += 1
+        line = self._reader.read_region(gray, region)
+        for track in self._open:
+            if line is None or track.line is None or _overlap(track.region, region) <= 0.2:
+                continue
+            if SequenceMatcher(None, track.line.text, line.text).ratio() >= _SAME_TEXT:
+                track.look, track.region = look, region
+                track.line = max(track.line, line, key=lambda each: each.confidence)
+                track.seen += 1
+                return track
+        track = _Track(region, look, line, time_s, time_s)
+        self._open.append(track)
+        return track
+
+
+def _look(gray: Image.Image, region: Region) -> NDArray[np.float32]:
+    crop = gray.crop((region.left, region.top, region.right, region.bottom))
+    return np.asarray(crop.resize((96, 16), Image.Resampling.BOX), np.float32)
+
+
+def _likeness(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """Correlation of two looks, -1..1."""
+    first, second = one - one.mean(), other - other.mean()
+    size = float(np.sqrt((first * first).sum() * (second * second).sum()))
+    return float((first * second).sum()) / size if size else 0.0
+
+
+def _is_there(levels: NDArray[np.uint8], track: _Track) -> bool:
+    region = track.region
+    crop = Image.fromarray(levels[region.top : region.bottom, region.left : region.right])
+    return (
+        track.line is not None
+        and _likeness(np.asarray(crop.resize((96, 16), Image.Resampling.BOX), np.float32), track.look)
+        > _SAME_LOOK
+    )
+
+
+def _overlap(one: Region, other: Region) -> float:
+    """Shared area over joint area."""
+    width = min(one.right, other.right) - max(one.left, other.left)
+    height = min(one.bottom, other.bottom) - max(one.top, other.top)
+    if width <= 0 or height <= 0:
+        return 0.0
+    shared = width * height
+    return shared / (one.width * one.height + other.width * other.height - shared)
