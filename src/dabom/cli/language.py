@@ -13,7 +13,7 @@ Language: TypeAlias = Literal["ko", "en"]
 
 _FAULTS = {
     "connect_failed": (
-        "서버에 연결할 수 없습니다: {url}\n  {message}\n  서버를 먼저 띄우거나(dabom serve) --url을 바꾸세요.",
+        "서버에 연결할 수 없습니다: {url}\n  {message}\n  서버를 띄우거나(dabom serve) --url을 바꾸세요.",
         "cannot connect to {url}\n  {message}\n  start a server (dabom serve) or change --url",
     ),
     "answer_broken": (

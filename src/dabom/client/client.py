@@ -14,7 +14,7 @@ from dabom.client.endpoint import endpoint
 from dabom.client.refusal import refusal
 from dabom.client.sse import Event, EventReader
 from dabom.client.upload import Pieces
-from dabom.errors import AnswerBroken, Refused
+from dabom.errors import AnswerBroken, AskError, Refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Sequence
@@ -116,6 +116,14 @@ class Client:
                 if error.status != 404:
                     return Health(False, error.status, error.request_id, path)
         return Health(False, 404, None, path)
+
+    async def ready(self) -> bool:
+        """Whether a gateway's `/readyz` says that an upstream can serve; False while nobody listens."""
+        try:
+            async with self._connection.send("GET", "/readyz") as reply:
+                return reply.status == 200
+        except AskError:
+            return False
 
 
 def _upload(request: Request) -> Pieces:
