@@ -9,11 +9,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import AliasChoices
+
 from dabom import errors
+from dabom.app import Settings
 from dabom.errors import DabomError
+from dabom.gateway import Clocks, Limits, UpstreamSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pydantic.fields import FieldInfo
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -96,8 +102,88 @@ def errors_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+UNITS = {"_s": "seconds", "_items": "items"}
+
+SETTINGS_HEAD = """# Settings
+
+Written by `make docs` from `dabom.app.settings`; do not edit.
+
+`dabom serve` takes each setting from the first place that has it: the command line (`--host`, `--port`), the
+environment, a file `.env` in the working directory, the YAML file of `--config`, the default. A wrong setting
+stops the start with exit code 2 and a line that names it.
+
+Without `VLLM_BASE_URL` and `upstreams`, the built-in reader is started as the upstream.
+"""
+
+UPSTREAMS_HEAD = """
+## Several upstreams
+
+Each entry of `upstreams` is one model server. A request goes to the one that serves its model.
+
+```yaml
+upstreams:
+  - name: omni
+    url: http://10.0.0.11:8000/v1
+    concurrency: 8
+  - name: text
+    url: http://10.0.0.12:8000/v1
+max_batch_items: 256
+total_timeout_s: 900
+```
+"""
+
+CLIENT_TAIL = """
+## Commands that talk to a gateway
+
+`dabom chat` reads `DABOM_URL` (the gateway, `http://127.0.0.1:8001` when unset) and `DABOM_API_KEY`.
+"""
+
+
+def shown_default(field: FieldInfo, unit: str) -> str:
+    if field.is_required():
+        return "required"
+    value = field.default
+    if value is None or value == () or value == "":
+        return "unset"
+    if unit == "bytes":
+        return f"{value / 2**20:g} MiB" if value >= 2**20 else f"{value / 2**10:g} KiB"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def unit_of(name: str) -> str:
+    return "bytes" if "_bytes" in name else next((u for end, u in UNITS.items() if name.endswith(end)), "")
+
+
+def environment_name(name: str, field: FieldInfo) -> str:
+    alias = field.validation_alias
+    first = alias.choices[0] if isinstance(alias, AliasChoices) else f"DABOM_{name.upper()}"
+    return f"`{first}`"
+
+
+def settings_page() -> str:
+    """One row per field of the settings, and one per field of an upstream."""
+    lines = [SETTINGS_HEAD, "| name | environment | default | unit | meaning |", "|---|---|---|---|---|"]
+    own = [
+        name for name in Settings.model_fields if name not in {**Clocks.model_fields, **Limits.model_fields}
+    ]
+    for name in [*own, *Clocks.model_fields, *Limits.model_fields]:
+        field = Settings.model_fields[name]
+        unit, environment = unit_of(name), environment_name(name, field)
+        lines.append(
+            f"| `{name}` | {environment} | {shown_default(field, unit)} | {unit} | {meaning(name, field)} |"
+        )
+    lines += [UPSTREAMS_HEAD, "| name | default | meaning |", "|---|---|---|"]
+    for name, field in UpstreamSettings.model_fields.items():
+        lines.append(f"| `{name}` | {shown_default(field, unit_of(name))} | {meaning(name, field)} |")
+    return "\n".join([*lines, CLIENT_TAIL])
+
+
+def meaning(name: str, field: FieldInfo) -> str:
+    return field.description or sys.exit(f"gen_docs: the setting {name} has no description")
+
+
 def pages() -> dict[str, str]:
-    return {"errors.md": errors_page()}
+    return {"errors.md": errors_page(), "settings.md": settings_page()}
 
 
 def main() -> int:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+from dabom.app import load_settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -11,3 +14,13 @@ def test_generated_pages_are_current() -> None:
     command = [sys.executable, "script/gen_docs.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_example_of_the_settings_page_is_accepted(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    example = re.search(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert example
+    (tmp_path / "dabom.yaml").write_text(example[1], encoding="utf-8")
+    settings = load_settings(tmp_path / "dabom.yaml")
+    assert [(one.name, one.concurrency) for one in settings.upstreams] == [("omni", 8), ("text", None)]
+    assert (settings.max_batch_items, settings.total_timeout_s) == (256, 900)
