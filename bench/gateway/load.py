@@ -14,7 +14,7 @@ import json
 import random
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import SplitResult, urlsplit
@@ -29,7 +29,7 @@ _RETRY_PAUSE_S: Final = 0.05
 _KINDS_OF_ERROR_KEPT: Final = 5
 
 
-class WrongAnswerError(Exception):
+class WrongAnswer(Exception):
     """An answer that is not what the stub sent; the message names the difference."""
 
 
@@ -59,6 +59,7 @@ class Seen:
     events: int = 0
     errors: int = 0
     first_errors: list[str] = field(default_factory=list)
+    closing: bool = False
 
     def add_error(self, words: str) -> None:
         self.errors += 1
@@ -102,7 +103,7 @@ def join_chunks(framed: bytes) -> bytes | None:
         try:
             size = int(framed[at:end].split(b";", 1)[0], 16)
         except ValueError as error:
-            raise WrongAnswerError("broken chunk framing") from error
+            raise WrongAnswer("broken chunk framing") from error
         start = end + 2
         if len(framed) < start + size + 2:
             return None
@@ -113,22 +114,22 @@ def join_chunks(framed: bytes) -> bytes | None:
 
 
 def check_answer(payload: bytes, plan: Plan) -> int:
-    """Number of events in a right answer (0 when it is not a stream); raises `WrongAnswerError`."""
+    """Number of events in a right answer (0 when it is not a stream); raises `WrongAnswer`."""
     if not plan.stream:
         if payload == ANSWER:
             return 0
         if plan.loose and _content(payload) == "hello":
             return 0
-        raise WrongAnswerError(f"body of {len(payload)} bytes is not the {len(ANSWER)} that the stub sent")
+        raise WrongAnswer(f"body of {len(payload)} bytes is not the {len(ANSWER)} that the stub sent")
     if payload == whole_stream(plan.events):
         return plan.events
     found = [part for part in payload.split(b"\n\n") if part.startswith(b"data: ")]
     if not found or found[-1] + b"\n\n" != DONE:
-        raise WrongAnswerError("stream without [DONE]")
+        raise WrongAnswer("stream without [DONE]")
     if len(found) - 1 != plan.events:
-        raise WrongAnswerError(f"stream of {len(found) - 1} events, not {plan.events}")
+        raise WrongAnswer(f"stream of {len(found) - 1} events, not {plan.events}")
     if not plan.loose and any(part + b"\n\n" != EVENT for part in found[:-1]):
-        raise WrongAnswerError("stream with an event that the stub did not send")
+        raise WrongAnswer("stream with an event that the stub did not send")
     return plan.events
 
 
@@ -190,14 +191,14 @@ class Client(asyncio.Protocol):
             if payload is None:
                 return
             events = check_answer(payload, self._plan)
-        except (WrongAnswerError, ValueError) as error:
+        except (WrongAnswer, ValueError) as error:
             self.abort(str(error))
             return
         now = time.perf_counter()
         self._seen.latencies_s.append(now - self.sent_at)
         self._seen.first_bytes_s.append(self._first_s)
         self._seen.events += events
-        if self._closes:
+        if self._closes or self._seen.closing:
             self.close()
         else:
             self._send()
@@ -218,7 +219,7 @@ class Client(asyncio.Protocol):
             if self._got < self._length:
                 return None
             if self._got > self._length:
-                raise WrongAnswerError("bytes after the end of the answer")
+                raise WrongAnswer("bytes after the end of the answer")
             return b"".join(self._body)
         self._tail = (self._tail + received[-5:])[-5:]
         if self._tail == b"0\r\n\r\n":
@@ -228,12 +229,12 @@ class Client(asyncio.Protocol):
     def _read_head(self, head: bytes) -> None:
         self._first_s = time.perf_counter() - self.sent_at
         if not head.startswith(b"http/1.1 200"):
-            raise WrongAnswerError(head.split(b"\r\n", 1)[0].decode("latin-1"))
+            raise WrongAnswer(head.split(b"\r\n", 1)[0].decode("latin-1"))
         at = head.find(b"\r\ncontent-length:")
         if at >= 0:
             self._length = int(head[at + 17 :].split(b"\r\n", 1)[0])
         elif b"\r\ntransfer-encoding: chunked" not in head:
-            raise WrongAnswerError("answer without a length")
+            raise WrongAnswer("answer without a length")
         self._closes = b"\r\nconnection: close" in head
 
 
@@ -242,9 +243,9 @@ def _same(client: Client) -> Client:
 
 
 async def _run_client(url: SplitResult, request: bytes, plan: Plan, seen: Seen) -> None:
-    """One client until it is cancelled; connects again when its connection ends."""
+    """One client until the measurement closes; connects again when its connection ends."""
     loop = asyncio.get_running_loop()
-    while True:
+    while not seen.closing:
         lost: asyncio.Future[None] = loop.create_future()
         client = Client(request, plan, seen, lost)
         try:
@@ -256,7 +257,7 @@ async def _run_client(url: SplitResult, request: bytes, plan: Plan, seen: Seen) 
         errors_before = seen.errors
         try:
             while not lost.done():
-                await asyncio.wait([lost], timeout=1.0)
+                await asyncio.wait([lost], timeout=min(1.0, plan.silent_s))
                 if not lost.done() and time.perf_counter() - client.sent_at > plan.silent_s:
                     client.abort(f"no whole answer within {plan.silent_s:g} s")
         finally:
@@ -313,8 +314,6 @@ def summarise(plan: Plan, seen: Seen, span_s: float) -> dict[str, Any]:
         "p99_ms": at(latencies, 0.99),
         "first_byte_p50_ms": at(firsts, 0.5),
         "events_per_s": round(seen.events / span_s, 1),
-        "errors": seen.errors,
-        "first_errors": seen.first_errors,
     }
 
 
@@ -327,26 +326,25 @@ async def measure(plan: Plan) -> dict[str, Any]:
     seen = Seen()
     tasks = [asyncio.create_task(_run_client(url, request, plan, seen)) for _ in range(plan.clients)]
     await asyncio.sleep(plan.warm_s)
-    warm_errors, warm_words = seen.errors, seen.first_errors
-    _restart(seen)
+    warm_errors = seen.errors
+    seen.latencies_s, seen.first_bytes_s, seen.events, seen.errors = [], [], 0, 0
     began = time.perf_counter()
     await asyncio.sleep(plan.seconds)
-    span_s = time.perf_counter() - began
-    result = summarise(plan, seen, span_s)
-    for task in tasks:
+    result = summarise(plan, seen, time.perf_counter() - began)
+    await _close(tasks, plan, seen)
+    told = {"errors": seen.errors, "warm_errors": warm_errors, "first_errors": seen.first_errors}
+    return result | told | {"body_bytes": len(body), "body_intact": intact}
+
+
+async def _close(tasks: list[asyncio.Task[None]], plan: Plan, seen: Seen) -> None:
+    """Lets every request that is under way come to its end; one that does not is an error."""
+    seen.closing = True
+    _, hanging = await asyncio.wait(tasks, timeout=plan.silent_s + 1)
+    for task in hanging:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    result["warm_errors"] = warm_errors
-    if warm_errors and not result["first_errors"]:
-        result["first_errors"] = warm_words
-    return result | {"body_bytes": len(body), "body_intact": intact}
-
-
-def _restart(seen: Seen) -> None:
-    """Forgets the warm-up."""
-    fresh = Seen()
-    for name in asdict(fresh):
-        setattr(seen, name, getattr(fresh, name))
+    if hanging:
+        seen.add_error(f"no whole answer within {plan.silent_s:g} s")
 
 
 def main() -> None:

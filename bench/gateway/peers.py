@@ -1,7 +1,7 @@
 """The gateways that are compared: how each is installed, started and called.
 
 Python peers live in their own environments under `.peers/`, made from hashed requirements; nginx comes from
-the system; Portkey from npm. What cannot be had raises `UnavailableError`, and the table gives its reason.
+the system; Portkey from npm. What cannot be had raises `Unavailable`, and the table gives its reason.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LITELLM_CONF: Final = """model_list:
 """
 
 
-class UnavailableError(Exception):
+class Unavailable(Exception):
     """A peer that cannot be installed here; the message says why."""
 
 
@@ -67,7 +67,7 @@ class Peer:
 
 
 def _run(argv: list[str], cwd: Path = ROOT) -> str:
-    """Output of an install step; raises `UnavailableError` with the last line that it printed."""
+    """Output of an install step; raises `Unavailable` with the last line that it printed."""
     try:
         done = subprocess.run(
             argv,
@@ -79,10 +79,10 @@ def _run(argv: list[str], cwd: Path = ROOT) -> str:
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnavailableError(f"{argv[0]}: {error}") from error
+        raise Unavailable(f"{argv[0]}: {error}") from error
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise UnavailableError(f"{Path(argv[0]).name} failed: {lines[-1][:200] if lines else 'no output'}")
+        raise Unavailable(f"{Path(argv[0]).name} failed: {lines[-1][:200] if lines else 'no output'}")
     return done.stdout + done.stderr
 
 
@@ -106,7 +106,7 @@ def _install_python(name: str, package: str) -> str:
 def _install_nginx() -> str:
     if shutil.which("nginx") is None:
         if os.geteuid() != 0 or shutil.which("apt-get") is None:
-            raise UnavailableError("nginx is not installed; install the package nginx-light")
+            raise Unavailable("nginx is not installed; install the package nginx-light")
         print("installing nginx ...", file=sys.stderr, flush=True)
         wait = ["-o", "DPkg::Lock::Timeout=300"]
         _run(["apt-get", *wait, "update", "-qq"])
@@ -118,7 +118,7 @@ def _install_portkey() -> str:
     home = PEERS / "portkey"
     if not (home / "node_modules/@portkey-ai/gateway/build/start-server.js").exists():
         if shutil.which("npm") is None:
-            raise UnavailableError("npm is not installed")
+            raise Unavailable("npm is not installed")
         print("installing portkey ...", file=sys.stderr, flush=True)
         home.mkdir(parents=True, exist_ok=True)
         _run(
@@ -130,7 +130,7 @@ def _install_portkey() -> str:
 def _install_dabom() -> str:
     command = Path(sys.executable).parent / "dabom"
     if not command.exists():
-        raise UnavailableError("the command dabom is not in this environment; run make setup")
+        raise Unavailable("the command dabom is not in this environment; run make setup")
     return _run(["git", "describe", "--always", "--dirty"]).strip()
 
 

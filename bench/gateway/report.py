@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 LATEST: Final = Path(__file__).resolve().parent / "results" / "latest.json"
 PAGE: Final = ROOT / "docs" / "bench.md"
-_BEGIN: Final = "<!-- results -->"
-_END: Final = "<!-- end of results -->"
 
 
 @dataclass(frozen=True)
@@ -42,17 +40,14 @@ class Outcome:
         return list(seen)
 
 
-def describe_machine(gateway_core: int | None, load_core: int | None) -> str:
-    """The processor, the cores that were used and the versions under everything."""
+def describe_machine() -> str:
+    """The processor, its cores, the system and Python."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     model = names[0] if names else platform.processor() or "unknown processor"
-    pins = f"gateway on core {gateway_core}, stub and load on core {load_core}"
-    if gateway_core is None:
-        pins = "nothing pinned to a core, so the numbers are rough"
     system = f"{platform.system()} {platform.release().split('-')[0]}"
-    return f"{model}, {os.cpu_count()} cores; {pins}; {system}, Python {platform.python_version()}"
+    return f"{model}, {os.cpu_count()} cores, {system}, Python {platform.python_version()}"
 
 
 def now() -> str:
@@ -158,6 +153,12 @@ def write(outcome: Outcome, with_page: bool) -> None:
     LATEST.parent.mkdir(parents=True, exist_ok=True)
     LATEST.write_text(as_json(outcome))
     if with_page:
-        before, _, rest = PAGE.read_text().partition(_BEGIN)
-        after = rest.partition(_END)[2]
-        PAGE.write_text(f"{before}{_BEGIN}\n\n{as_markdown(outcome)}\n{_END}{after}")
+        write_between(PAGE, "results", as_markdown(outcome))
+
+
+def write_between(page: Path, name: str, text: str) -> None:
+    """Replaces what a page has between the marks of that name."""
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, _, rest = page.read_text().partition(begin)
+    after = rest.partition(end)[2]
+    page.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")

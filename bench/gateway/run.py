@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from bench.gateway.bars import DIRECT, OURS, Kind, Rounds, Sample, all_kinds, judge
 from bench.gateway.launch import ROOT, LaunchError, Running, on_core, stub_launch
-from bench.gateway.peers import PEERS, Peer, UnavailableError, all_peers
+from bench.gateway.peers import PEERS, Peer, Unavailable, all_peers
 from bench.gateway.report import Outcome, as_markdown, describe_machine, now, write
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Bench:
         try:
             self.versions[peer.name] = peer.install()
             self.running[peer.name] = self._launch(peer)
-        except (UnavailableError, LaunchError) as error:
+        except (Unavailable, LaunchError) as error:
             self.missing[peer.name] = str(error)
             say(f"{peer.name}: not available: {error}")
 
@@ -172,9 +172,18 @@ def compare(options: Options, command: str) -> Outcome:
                 bench.start(peers[name])
         rounds = run_rounds(bench)
         peaks = measure_memory(bench)
-    machine = describe_machine(options.gateway_core, options.load_core)
     found = judge(rounds, peaks)
-    return Outcome(command, machine, began, bench.versions, bench.missing, rounds, peaks, found)
+    return Outcome(
+        command, describe_pins(options), began, bench.versions, bench.missing, rounds, peaks, found
+    )
+
+
+def describe_pins(options: Options) -> str:
+    """The machine, and which core did what."""
+    if options.gateway_core is None:
+        return f"{describe_machine()}; nothing was pinned to a core, so the numbers are rough"
+    pins = f"gateway on core {options.gateway_core}, stub and load on core {options.load_core}"
+    return f"{describe_machine()}; {pins}"
 
 
 def choose_cores() -> tuple[int | None, int | None]:
@@ -206,7 +215,8 @@ def parse(argv: Sequence[str] | None = None) -> tuple[Options, bool]:
     seconds = args.seconds or (0.7 if args.quick else 2.0)
     rounds = args.rounds or (3 if args.quick else 5)
     options = Options(names, tuple(kinds[name] for name in wanted), seconds, rounds, *choose_cores())
-    whole = not args.quick and set(_DEFAULT) <= set(names) and len(wanted) == len(kinds)
+    thorough = seconds >= 2 and rounds >= 5
+    whole = thorough and set(_DEFAULT) <= set(names) and len(wanted) == len(kinds)
     return options, args.write or whole
 
 
@@ -227,7 +237,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"error: {error}")
         return 1
     print(as_markdown(outcome))
-    write(outcome, with_page)
+    write(outcome, with_page and OURS in outcome.gateways)
     return 1 if any(verdict.passed is False for verdict in outcome.verdicts) else 0
 
 
