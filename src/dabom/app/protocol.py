@@ -1,0 +1,118 @@
+"""uvicorn's HTTP protocol with what it lacks: a clock and a size for a request's head, and errors as JSON."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from dabom.errors import ClientError, DabomError, HeadersTooLarge, HeaderTimeout
+from dabom.gateway import ABORT
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from dabom.gateway import Clocks, Limits
+
+
+def build_protocol(clocks: Clocks, limits: Limits) -> type[asyncio.Protocol]:
+    """The protocol class for uvicorn, which makes one object of it per connection."""
+
+    class Connection(_Connection):
+        head_timeout_s = clocks.header_timeout_s
+        max_head_bytes = limits.max_header_bytes
+
+    return Connection
+
+
+class _Connection(HttpToolsProtocol):
+    head_timeout_s: float
+    max_head_bytes: int
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._clock: asyncio.TimerHandle | None = None
+        self._head_bytes = 0
+        self._in_head = True
+        self._refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_clock()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_clock()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > self.max_head_bytes:
+            self._refuse_head()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+        if self._clock is None:
+            self._start_clock()
+        self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
+
+    def on_headers_complete(self) -> None:
+        self._stop_clock()
+        self._in_head = False
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > self.max_head_bytes:
+            self._refuse_head()
+        elif not self._refused:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self._refused:
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(ClientError("this is not HTTP/1.1"))
+
+    def _refuse_head(self) -> None:
+        self._refuse(HeadersTooLarge(f"the head of the request has more than {self.max_head_bytes:,} bytes"))
+
+    def _start_clock(self) -> None:
+        self._clock = self.loop.call_later(self.head_timeout_s, self._time_out)
+
+    def _stop_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    def _time_out(self) -> None:
+        self._clock = None
+        if self.transport.is_closing():
+            return
+        if self._head_bytes:
+            self._refuse(HeaderTimeout(f"the head of the request did not come in {self.head_timeout_s:g} s"))
+        else:
+            self.transport.close()
+
+    def _refuse(self, error: DabomError) -> None:
+        """Answer without the app, which has seen nothing of this request, and close."""
+        if self._refused:
+            return
+        self._refused = True
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            self.transport.close()  # an earlier request of this connection is being answered
+            return
+        body = msgspec.json.encode(error.body())
+        line = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
+        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(line.encode() + head.encode() + body)
+        self.transport.close()

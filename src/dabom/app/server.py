@@ -1,0 +1,137 @@
+"""The process that listens: starts the gateway, and on SIGTERM lets it finish what runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from dabom.app.memory import keep_memory_steady
+from dabom.app.protocol import build_protocol
+from dabom.app.reader import started_reader
+from dabom.errors import ConfigError
+from dabom.gateway import Accounts, Gateway, Log, Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dabom.app.settings import Settings
+    from dabom.gateway import Clocks, GatewaySettings
+
+_BACKLOG = 2048
+_REST_S = 75
+_LAST_WORDS_S = 6.0
+
+
+def build(settings: GatewaySettings, log_descriptor: int = 2) -> Gateway:
+    """The gateway as an ASGI app; its log goes to a file descriptor."""
+    metrics = Metrics()
+    return Gateway(settings, Accounts(Log(log_descriptor, metrics), metrics))
+
+
+def serve(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT. Raises `ConfigError` when the port cannot be had."""
+    keep_memory_steady()
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        runner.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    async with AsyncExitStack() as stack:
+        started = []
+        if settings.needs_reader:
+            started.append(await stack.enter_async_context(started_reader(settings.whisper_model)))
+        gateway_settings = settings.gateway(*started)
+        descriptor = _open_log(settings)
+        server = Server(build(gateway_settings, descriptor), settings, gateway_settings.clocks)
+        await server.serve()
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but it drains, and the process ends with 0 after SIGTERM."""
+
+    def __init__(self, gateway: Gateway, settings: Settings, clocks: Clocks) -> None:
+        limits = gateway.limits
+        config = uvicorn.Config(
+            gateway,
+            host=settings.host,
+            port=settings.port,
+            http=build_protocol(clocks, limits),
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=_REST_S,
+            timeout_graceful_shutdown=int(clocks.drain_timeout_s + _LAST_WORDS_S),
+        )
+        super().__init__(config)
+        self._gateway = gateway
+        self._clocks = clocks
+        self._draining: asyncio.Task[None] | None = None
+        logging.getLogger("uvicorn.error").addFilter(_says_something)
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        try:
+            await super().startup(None)
+        except SystemExit:
+            raise ConfigError(
+                f"cannot listen on {self.config.host}:{self.config.port}; is another server running there?"
+            ) from None
+        port = self.servers[0].sockets[0].getsockname()[1]
+        sys.stderr.write(f"dabom listens on http://{self.config.host}:{port} (API pages: /docs)\n")
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn raises the signal again when it has stopped, and the process would die of it."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._told_to_stop)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    def _told_to_stop(self) -> None:
+        if self._draining is None:
+            self._draining = asyncio.get_running_loop().create_task(self._drain())
+        else:
+            self._gateway.cut()
+            self.force_exit = True
+
+    async def _drain(self) -> None:
+        """Notice, then no new connection, then what runs may finish, then the rest is cut."""
+        self._gateway.drain()
+        await asyncio.sleep(self._clocks.drain_notice_s)
+        self.should_exit = True
+        await asyncio.sleep(self._clocks.drain_timeout_s)
+        self._gateway.cut()
+
+
+def _says_something(record: logging.LogRecord) -> bool:
+    """Cutting an answer short is how the gateway says that it is not whole; to uvicorn it is a mistake."""
+    return not record.getMessage().startswith("ASGI callable returned without completing response")
+
+
+def _open_log(settings: Settings) -> int:
+    if settings.log_file is None:
+        return 2
+    try:
+        return os.open(settings.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+    except OSError as error:
+        raise ConfigError(f"log_file {settings.log_file} cannot be opened: {error.strerror}") from None
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    import uvloop
+
+    return uvloop.new_event_loop()

@@ -1,0 +1,5 @@
+"""`python -m dabom.cli`."""
+
+from dabom.cli import main
+
+main()

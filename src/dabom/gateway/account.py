@@ -1,0 +1,123 @@
+"""What is written down of a request: a JSON line and counters, made from facts and never from the body."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from dabom.gateway.facts import Facts
+    from dabom.gateway.metrics import Metrics
+
+_MAX_LINES_WAITING = 20_000
+_FLUSH_S = 0.05
+
+
+class Record(msgspec.Struct, omit_defaults=True):
+    """One line of the log. Sizes in bytes, times in milliseconds."""
+
+    request_id: str
+    path: str
+    time: float = 0.0
+    method: str = "POST"
+    upstream: str = ""
+    model: str | None = None
+    status: int = 0
+    code: str = ""
+    stream: bool = False
+    items: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    queue_ms: float = 0.0
+    first_byte_ms: float = 0.0
+    total_ms: float = 0.0
+    media: tuple[object, ...] = ()
+
+    def note(self, facts: Facts) -> None:
+        """Take over what is known of the body."""
+        self.model = None if facts.model is None else facts.model[:128]
+        self.stream = facts.stream
+        self.media = facts.media
+        self.bytes_in = facts.size
+
+
+class Log:
+    """Writes lines to a file descriptor from a thread: a slow reader of the log never stops the loop."""
+
+    def __init__(self, descriptor: int, metrics: Metrics) -> None:
+        self._descriptor = descriptor
+        self._metrics = metrics
+        self._lines: list[bytes] = []
+        self._flushing = False
+        self._encode = msgspec.json.Encoder().encode
+
+    def write(self, record: msgspec.Struct) -> None:
+        """Queue one line."""
+        if len(self._lines) >= _MAX_LINES_WAITING:
+            self._metrics.log_lines_lost.inc()
+            return
+        self._lines.append(self._encode(record))
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_later(_FLUSH_S, self._flush)
+
+    def close(self) -> None:
+        """Write what is left."""
+        lines, self._lines = self._lines, []
+        self._put(lines)
+
+    def _flush(self) -> None:
+        lines, self._lines = self._lines, []
+        done = asyncio.get_running_loop().run_in_executor(None, self._put, lines)
+        done.add_done_callback(self._flushed)
+
+    def _flushed(self, done: asyncio.Future[None]) -> None:
+        self._flushing = False
+        if done.cancelled() or done.exception() is not None:
+            self._metrics.log_lines_lost.inc()
+        elif self._lines:
+            self._flushing = True
+            asyncio.get_running_loop().call_later(_FLUSH_S, self._flush)
+
+    def _put(self, lines: list[bytes]) -> None:
+        rest = memoryview(b"".join(line + b"\n" for line in lines))
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+
+class Accounts:
+    """Opens a record when a request comes and closes it when it is over."""
+
+    def __init__(self, log: Log, metrics: Metrics) -> None:
+        self._log = log
+        self.metrics = metrics
+
+    def shut(self) -> None:
+        """Write what is left of the log."""
+        self._log.close()
+
+    def open(self, request_id: str, path: str, method: str = "POST") -> Record:
+        """A new record; its clock runs."""
+        return Record(request_id, path, time=time.time(), method=method)
+
+    def close(self, record: Record, path: str) -> None:
+        """Write the line and count. `path` is one of the gateway's own: no client can invent a label."""
+        metrics = self.metrics
+        record.total_ms = round((time.time() - record.time) * 1000, 2)
+        metrics.request(path, record.upstream, str(record.status)).inc()
+        if record.code:
+            metrics.error(record.code).inc()
+        if record.upstream:
+            metrics.queue_seconds(record.upstream).observe(record.queue_ms / 1000)
+            if record.first_byte_ms:
+                metrics.first_byte_seconds(record.upstream).observe(record.first_byte_ms / 1000)
+            metrics.total_seconds(record.upstream).observe(record.total_ms / 1000)
+        metrics.bytes_moved("in").inc(record.bytes_in)
+        metrics.bytes_moved("out").inc(record.bytes_out)
+        for part in record.media:
+            metrics.media_part(getattr(part, "kind", "")).inc()
+        self._log.write(record)

@@ -1,0 +1,137 @@
+"""The client's side of one request: what has been sent to it, and how it is told of an error."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dabom.errors import ClientGone, DabomError, Unavailable
+from dabom.gateway import headers as head
+from dabom.gateway import sse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dabom.gateway.account import Record
+    from dabom.gateway.asgi import Headers, Receive, Scope, Send
+
+ABORT = "dabom.abort"
+"""Key of a scope: a function that drops the connection with what is still to be sent."""
+_LINGER_S = 1.0
+_TELL_S = 5.0
+_RETRY_AFTER_S = 1.0
+
+
+class Exchange:
+    """Sends one answer, in one of three forms: whole, piece by piece, or as events."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, record: Record) -> None:
+        self.headers: Headers = scope["headers"]
+        self.receive = receive
+        self.record = record
+        self.started = False
+        self.events = False
+        self.sending = False
+        """The client is being waited for."""
+        self.uploading = False
+        """The body has not been received whole."""
+        self.between = True
+        """An event may be sent now."""
+        self.hush: Callable[[], object] = lambda: None
+        """Stops whoever keeps a stream alive that has been opened early."""
+        self.remains: Callable[[DabomError], bytes] | None = None
+        """What a batch still has to say when it is cut."""
+        self._send = send
+        self._abort: Callable[[], None] | None = scope.get(ABORT)
+
+    async def start(self, status: int, headers: Headers) -> None:
+        """Send the head."""
+        self.started = True
+        self.record.status = status
+        self.events = head.media_type(head.find(headers, b"content-type")) == sse.MEDIA_TYPE
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, chunk: bytes) -> None:
+        """Send a piece of the body."""
+        self.sending = True
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        self.sending = False
+        self.record.bytes_out += len(chunk)
+
+    async def end(self) -> None:
+        """The answer is whole."""
+        if self.uploading:
+            await self._linger()
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        if self.uploading:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection at once, with whatever is on its way."""
+        if self._abort is not None:
+            self._abort()
+
+    async def whole(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send an answer that is there as a whole."""
+        await self.start(status, [*headers, (b"content-length", str(len(body)).encode())])
+        self.record.bytes_out += len(body)
+        self.sending = True
+        await self._send({"type": "http.response.body", "body": body, "more_body": self.uploading})
+        self.sending = False
+        if self.uploading:
+            await self.end()
+
+    async def fail(self, error: DabomError) -> None:
+        """Tell the client of an error, in the form that is still open.
+
+        An answer that has begun never ends as a whole one: the connection is closed without the end that HTTP
+        would need. A batch ends in order when every item has got its line.
+        """
+        if self.sending and error.status == 504:
+            error = ClientGone("the client took nothing of its answer")
+        self.record.code = error.code
+        self.record.status = self.record.status or error.status
+        if isinstance(error, ClientGone):
+            self.abort()
+            return
+        try:
+            async with asyncio.timeout(_TELL_S):
+                await self._tell(error)
+        except TimeoutError:
+            self.abort()
+
+    async def _tell(self, error: DabomError) -> None:
+        if not self.started:
+            await self._refuse(error)
+        elif self.remains is not None:
+            await self.write(self.remains(error))
+            await self.end()
+        elif self.events:
+            await self.write((b"" if self.between else b"\n\n") + sse.error_event(error))
+
+    async def _refuse(self, error: DabomError) -> None:
+        headers: Headers = [
+            (b"content-type", b"application/json"),
+            (b"x-request-id", self.record.request_id.encode()),
+        ]
+        if isinstance(error, Unavailable):
+            headers += head.retry_after(_RETRY_AFTER_S).items()
+        if self.uploading:
+            headers.append((b"connection", b"close"))
+        await self.whole(error.status, headers, msgspec.json.encode(error.body()))
+
+    async def _linger(self) -> None:
+        """Take and drop for a moment what the client still sends.
+
+        A connection that is closed on unread bytes is reset, and many clients lose the answer with it.
+        """
+        try:
+            async with asyncio.timeout(_LINGER_S):
+                while True:
+                    message = await self.receive()
+                    if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                        return
+        except TimeoutError:
+            return

@@ -1,0 +1,158 @@
+"""What the gateway knows of a request: enough to route and to log it, nothing that anyone said or showed."""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from dabom.gateway import scan
+from dabom.media.headers import picture_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dabom.gateway.scan import Skeleton
+
+T = TypeVar("T")
+
+_NULL = msgspec.Raw(b"null")
+_KINDS = {
+    "image_url": "image",
+    "image": "image",
+    "input_image": "image",
+    "video_url": "video",
+    "video": "video",
+    "audio_url": "audio",
+    "input_audio": "audio",
+    "file": "file",
+}
+
+
+class Media(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One picture, video, sound or file of a request.
+
+    `bytes` is the decoded size; `sha256_head` covers the first 64 KiB as they were sent. An outside URL is
+    only counted: its text may be a secret.
+    """
+
+    kind: str
+    mime: str = ""
+    bytes: int = 0
+    sha256_head: str = ""
+    width: int = 0
+    height: int = 0
+    remote: bool = False
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The facts of one request."""
+
+    size: int = 0
+    model: str | None = None
+    stream: bool = False
+    media: tuple[Media, ...] = ()
+
+
+class _Body(msgspec.Struct):
+    model: msgspec.Raw = _NULL
+    stream: msgspec.Raw = _NULL
+    messages: msgspec.Raw = _NULL
+
+
+class _Message(msgspec.Struct):
+    content: msgspec.Raw = _NULL
+
+
+class _Part(msgspec.Struct):
+    type: msgspec.Raw = _NULL
+    image_url: msgspec.Raw = _NULL
+    image: msgspec.Raw = _NULL
+    input_image: msgspec.Raw = _NULL
+    video_url: msgspec.Raw = _NULL
+    video: msgspec.Raw = _NULL
+    audio_url: msgspec.Raw = _NULL
+    input_audio: msgspec.Raw = _NULL
+    file: msgspec.Raw = _NULL
+
+
+class _Source(msgspec.Struct):
+    url: msgspec.Raw = _NULL
+    data: msgspec.Raw = _NULL
+    file_data: msgspec.Raw = _NULL
+
+
+class FactsReader:
+    """Reads the facts of bodies. Holds the decoders, which are costly to make."""
+
+    def __init__(self) -> None:
+        self._body = msgspec.json.Decoder(_Body)
+        self._list = msgspec.json.Decoder(list[msgspec.Raw])
+        self._message = msgspec.json.Decoder(_Message)
+        self._part = msgspec.json.Decoder(_Part)
+        self._source = msgspec.json.Decoder(_Source)
+        self._text = msgspec.json.Decoder(str)
+
+    def read(self, skeleton: Skeleton) -> Facts:
+        """Raises `InvalidJson`; a field of an unexpected type is left to the upstream to complain about."""
+        body = scan.decode(skeleton.text, self._body)
+        return Facts(
+            size=skeleton.size,
+            model=self._lenient(body.model, self._text),
+            stream=bytes(body.stream) == b"true",
+            media=tuple(self._media(body.messages, skeleton)),
+        )
+
+    def _media(self, messages: msgspec.Raw, skeleton: Skeleton) -> Iterator[Media]:
+        for raw in self._lenient(messages, self._list) or ():
+            message = self._lenient(raw, self._message)
+            if message is None or not bytes(message.content).startswith(b"["):
+                continue
+            for piece in self._lenient(message.content, self._list) or ():
+                part = self._lenient(piece, self._part)
+                if part is not None:
+                    yield from self._of_part(part, skeleton)
+
+    def _of_part(self, part: _Part, skeleton: Skeleton) -> Iterator[Media]:
+        for name, kind in _KINDS.items():
+            raw: msgspec.Raw = getattr(part, name)
+            if raw is _NULL:
+                continue
+            source = self._lenient(raw, self._source)
+            if source is not None:
+                raw = next((r for r in (source.url, source.data, source.file_data) if r is not _NULL), _NULL)
+            text = bytes(raw)
+            if text.startswith(b'"'):
+                yield _describe(kind, text[1:-1], skeleton)
+
+    def _lenient(self, raw: msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T | None:
+        try:
+            return decoder.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+
+
+def _describe(kind: str, value: bytes, skeleton: Skeleton) -> Media:
+    """Facts of the text of a data URI, or of bare base64 (`input_audio.data`)."""
+    string = skeleton.strings.get(value)
+    head = string.head if string else value
+    size = string.end - string.start if string else len(value)
+    digest = string.digest if string else hashlib.sha256(value[: scan.DIGEST_BYTES]).hexdigest()[:16]
+    mime, comma = "", 0
+    if head.startswith(b"data:"):
+        comma = head.find(b",", 0, 256) + 1
+        mime = head[5 : comma - 1].split(b";", 1)[0].decode("ascii", "replace")[:64] if comma else ""
+    elif b":" in head[:16]:
+        return Media(kind=kind, remote=True)
+    width, height = (picture_size(_decode_head(head[comma:])) or (0, 0)) if kind == "image" else (0, 0)
+    return Media(kind, mime, (size - comma) * 3 // 4, digest, width, height)
+
+
+def _decode_head(text: bytes) -> bytes:
+    """The bytes of as many whole base64 groups as the head holds; empty when it is none."""
+    try:
+        return binascii.a2b_base64(text[: len(text) // 4 * 4])
+    except binascii.Error:
+        return b""

@@ -1,0 +1,140 @@
+"""All upstreams: which one serves a request, what they offer together, and how they are."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+
+from dabom.errors import DabomError, ModelNotFound, UpstreamBroken, UpstreamError, UpstreamUnreachable
+from dabom.gateway.permits import Permits
+from dabom.gateway.upstream import Upstream, open_session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dabom.gateway.metrics import Metrics
+    from dabom.gateway.settings import GatewaySettings
+
+_ASK_TIMEOUT_S = 3.0
+_MAX_LIST_BYTES = 4 * 2**20
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def able(upstreams: Sequence[Upstream], model: str | None) -> list[Upstream]:
+    """Those that serve `model`, the least busy first; the name makes ties repeatable."""
+    serving = [u for u in upstreams if u.models and (model is None or model in u.models)]
+    return sorted(serving, key=lambda u: (u.permits.held + u.permits.waiting, u.name))
+
+
+class Fleet:
+    """Opens its connections with `async with`."""
+
+    def __init__(self, settings: GatewaySettings, metrics: Metrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._session: aiohttp.ClientSession | None = None
+        self.upstreams: tuple[Upstream, ...] = ()
+
+    async def __aenter__(self) -> Fleet:
+        session = self._session = open_session(self._settings.clocks)
+        self.upstreams = tuple(
+            Upstream(one, Permits(one.concurrency or self._settings.concurrency), session)
+            for one in self._settings.upstreams
+        )
+        for upstream in self.upstreams:
+            self._metrics.show_permits(upstream.name, upstream.permits)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    @property
+    def only(self) -> Upstream | None:
+        """The upstream, when there is one; it gets every request, whatever model it names."""
+        return self.upstreams[0] if len(self.upstreams) == 1 else None
+
+    async def choose(self, model: str | None) -> Upstream:
+        """The upstream for a request. Raises `ModelNotFound`."""
+        if self.only is not None:
+            return self.only
+        found = able(self.upstreams, model)
+        if not found:
+            await asyncio.gather(*(self.ask(upstream) for upstream in self.upstreams))
+            found = able(self.upstreams, model)
+        if not found:
+            raise self._not_found(model)
+        return found[0]
+
+    def _not_found(self, model: str | None) -> DabomError:
+        known = sorted({name for upstream in self.upstreams for name in upstream.models or ()})
+        if not known:
+            return UpstreamUnreachable("no upstream can be reached")
+        return ModelNotFound(
+            f"The model `{(model or '')[:128]}` does not exist; this gateway serves {', '.join(known)}",
+            param="model",
+        )
+
+    async def ask(self, upstream: Upstream) -> str:
+        """Learn what an upstream serves; its state in one word for /readyz."""
+        try:
+            models = msgspec.json.decode(await self._list(upstream), type=_Models)
+        except DabomError as error:
+            upstream.models = None
+            return error.code
+        except msgspec.DecodeError:
+            upstream.models = frozenset()
+            return "upstream_broken"
+        upstream.models = frozenset(model.id for model in models.data)
+        return "ok"
+
+    async def states(self) -> dict[str, str]:
+        """The state of every upstream: `ok` or the code of the error."""
+        words = await asyncio.gather(*(self.ask(upstream) for upstream in self.upstreams))
+        return {upstream.name: word for upstream, word in zip(self.upstreams, words, strict=True)}
+
+    async def models(self) -> dict[str, Any]:
+        """The lists of all upstreams as one; an upstream that does not answer is left out."""
+        answers = await asyncio.gather(*(self._list(u) for u in self.upstreams), return_exceptions=True)
+        lists = [a for a in answers if isinstance(a, bytes)]
+        if not lists:
+            raise next(
+                (a for a in answers if isinstance(a, UpstreamError)), UpstreamBroken("no upstream answers")
+            )
+        entries: dict[str, Any] = {}
+        for text in lists:
+            for entry in msgspec.json.decode(text).get("data", ()):
+                entries.setdefault(entry["id"], entry)
+        return {"object": "list", "data": list(entries.values())}
+
+    async def _list(self, upstream: Upstream) -> bytes:
+        headers = [("accept", "application/json")]
+        if upstream.authorization is not None:
+            headers.append(("authorization", upstream.authorization))
+        try:
+            async with asyncio.timeout(_ASK_TIMEOUT_S):
+                answer = await upstream.send("GET", "/models", headers)
+                try:
+                    if answer.status != 200:
+                        raise UpstreamBroken(
+                            f"upstream {upstream.name} answers {answer.status} to GET /models"
+                        )
+                    return await answer.content.read(_MAX_LIST_BYTES)
+                finally:
+                    answer.close()
+        except TimeoutError:
+            raise UpstreamUnreachable(
+                f"upstream {upstream.name} does not answer in {_ASK_TIMEOUT_S:g} s"
+            ) from None
+        except (aiohttp.ClientError, ConnectionError) as error:
+            raise upstream.broken(error) from None

@@ -1,0 +1,156 @@
+"""What may interrupt a request from outside: its client leaves, a clock runs out, the gateway shuts down."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from dabom.errors import ClientGone, DabomError, TotalTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from types import TracebackType
+
+    from dabom.gateway.asgi import Receive
+
+T = TypeVar("T")
+_NEVER = float("inf")
+
+
+class Guard:
+    """Ends the block that it guards with the error that is the reason of the interruption.
+
+    All clocks of a request share one timer. It is armed anew only when it rings, so that a chunk costs one
+    reading of the time.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task(self._loop)
+        self._reason: DabomError | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._started = self._loop.time()
+        self._ends_at = _NEVER
+        self._ended: DabomError = TotalTimeout("")
+        self._silence_s = _NEVER
+        self._silent: DabomError = TotalTimeout("")
+        self._touched = self._loop.time()
+        self._pause_s = _NEVER
+        self._pause_from = self._touched
+        self._listening = self._paused = False
+
+    async def __aenter__(self) -> Guard:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+        reason, self._reason, task = self._reason, _OVER, self._task
+        if reason is None or task is None:
+            return
+        task.uncancel()
+        if kind is asyncio.CancelledError:
+            raise reason from None
+        with suppress(asyncio.CancelledError):  # asked for in the same turn in which the block ended
+            await asyncio.sleep(0)
+
+    def interrupt(self, reason: DabomError) -> None:
+        """End the guarded block with `reason`; the first reason counts."""
+        if self._reason is None and self._task is not None:
+            self._reason = reason
+            self._task.cancel()
+
+    def watch(self, receive: Receive) -> None:
+        """From now on a client that leaves interrupts. The body must have been received whole.
+
+        uvicorn stops reading after a large body; asking it for the next message makes it read again, and so
+        see the end of the connection.
+        """
+        self._watch = self._loop.create_task(self._wait_for_leave(receive))
+
+    async def _wait_for_leave(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.interrupt(ClientGone("the client closed its connection"))
+
+    def limit_total(self, seconds: float) -> None:
+        """What follows may take `seconds`; `elapsed_ms` counts from here."""
+        self._started = self._loop.time()
+        self._ends_at = self._started + seconds
+        self._ended = TotalTimeout(f"the upstream did not finish in {seconds:g} s")
+        self._arm()
+
+    def elapsed_ms(self) -> float:
+        """Milliseconds since `limit_total`."""
+        return round((self._loop.time() - self._started) * 1000, 2)
+
+    def limit_silence(self, seconds: float, error: DabomError) -> None:
+        """`error` ends the block when nothing is touched for `seconds`."""
+        self._silence_s, self._silent = seconds, error
+        self.touch()
+        self._arm()
+
+    def limit_pause(self, seconds: float) -> None:
+        """`or_pause` gives up, and may be called again, when nothing comes for `seconds`."""
+        self._pause_s = seconds
+        self._pause_from = self._loop.time()
+        self._arm()
+
+    def unlimit(self) -> None:
+        """Stop all clocks; the client is still watched."""
+        self._ends_at = self._silence_s = self._pause_s = _NEVER
+        self._arm()
+
+    def touch(self) -> None:
+        """Something arrived, or was taken by the client."""
+        self._touched = self._pause_from = self._loop.time()
+
+    async def or_pause(self, waiting: Awaitable[T]) -> T | None:
+        """What is waited for, or None after a pause, which then counts anew; nothing else has changed."""
+        self._listening = True
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if not self._paused:
+                raise
+            self._paused = False
+            if self._task is not None:
+                self._task.uncancel()
+            if self._reason is not None:
+                raise
+            self._pause_from = self._loop.time()
+            self._arm()
+            return None
+        finally:
+            self._listening = False
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        when = min(self._ends_at, self._touched + self._silence_s, self._pause_from + self._pause_s)
+        self._timer = None if when == _NEVER else self._loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        now = self._loop.time() + _CLOCK_GRAIN_S
+        if now >= self._ends_at:
+            self.interrupt(self._ended)
+        elif now >= self._touched + self._silence_s:
+            self.interrupt(self._silent)
+        elif now < self._pause_from + self._pause_s:
+            self._arm()
+        elif self._listening and self._task is not None:
+            self._paused = True
+            self._task.cancel()
+        else:
+            self._pause_from = now  # it is busy sending: ask again a pause later
+            self._arm()
+
+
+_OVER = DabomError("the guarded block has ended")
+_CLOCK_GRAIN_S = 0.001  # libuv's timers count whole milliseconds and may ring that much early

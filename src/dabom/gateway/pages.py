@@ -1,0 +1,60 @@
+"""The pages that the gateway answers itself: health, metrics and the description of its API, all offline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Response
+from fastapi.responses import JSONResponse
+from fastapi_offline import FastAPIOffline
+from starlette.exceptions import HTTPException
+
+from dabom import __version__
+from dabom.errors import ClientError, MethodNotAllowed, NotFound
+from dabom.gateway.openapi import DESCRIPTION, add_relayed_paths
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from dabom.gateway.gateway import Gateway
+
+
+def build_pages(gateway: Gateway) -> FastAPI:
+    """The FastAPI app behind everything that is not relayed."""
+    pages: FastAPI = FastAPIOffline(title="Dabom", version=__version__, description=DESCRIPTION)
+    make_schema = pages.openapi
+
+    @pages.get("/healthz", tags=["operation"], summary="Is the gateway up?")
+    async def healthz() -> dict[str, bool]:
+        """Always 200 once started; upstreams are not asked."""
+        return {"ok": True}
+
+    @pages.get("/readyz", tags=["operation"], summary="Can at least one upstream serve?")
+    async def readyz() -> JSONResponse:
+        """200 when an upstream can serve, else 503; `upstreams` has the state of each."""
+        states = await gateway.fleet.states()
+        ready = "ok" in states.values() and not gateway.draining
+        body = {"ready": ready, "draining": gateway.draining, "upstreams": states}
+        return JSONResponse(body, 200 if ready else 503)
+
+    @pages.get("/metrics", tags=["operation"], summary="Prometheus metrics", response_class=Response)
+    async def metrics() -> Response:
+        """Prometheus text format."""
+        return Response(gateway.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @pages.exception_handler(HTTPException)
+    async def refuse(request: Request, error: HTTPException) -> JSONResponse:
+        ours: ClientError
+        if error.status_code == MethodNotAllowed.status:
+            ours = MethodNotAllowed(f"{request.url.path[:200]} does not take {request.method}")
+        else:
+            ours = NotFound(f"there is no {request.url.path[:200]}; /docs lists what there is")
+        return JSONResponse(ours.body(), ours.status)
+
+    def openapi() -> dict[str, Any]:
+        schema = make_schema()
+        add_relayed_paths(schema)
+        return schema
+
+    pages.openapi = openapi  # type: ignore[method-assign]
+    return pages

@@ -1,0 +1,280 @@
+"""One request to one upstream, and its answer back, untouched.
+
+receive -> read facts -> choose a target -> wait for a permit -> relay -> account
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dabom.errors import FirstByteTimeout, IdleTimeout, UnsupportedMediaType, UpstreamBroken, UpstreamError
+from dabom.gateway import headers as head
+from dabom.gateway import sse
+from dabom.gateway.upload import JsonUpload, Stalled
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import aiohttp
+
+    from dabom.gateway.exchange import Exchange
+    from dabom.gateway.facts import Facts, FactsReader
+    from dabom.gateway.fleet import Fleet
+    from dabom.gateway.guard import Guard
+    from dabom.gateway.scan import Skeleton
+    from dabom.gateway.settings import GatewaySettings
+    from dabom.gateway.upstream import Upstream
+
+_EVENT_STREAM: list[tuple[bytes, bytes]] = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request as an upstream gets it. `size` is None when there is no body."""
+
+    method: str
+    path: str
+    body: AsyncIterator[bytes] | bytes | None
+    size: int | None
+    facts: Facts
+
+
+class Relay:
+    """Serves requests whose body is JSON."""
+
+    def __init__(self, settings: GatewaySettings, fleet: Fleet, facts: FactsReader) -> None:
+        self._settings = settings
+        self._clocks = settings.clocks
+        self._fleet = fleet
+        self._facts = facts
+
+    async def serve(self, exchange: Exchange, guard: Guard, path: str) -> None:
+        """Relay a POST to `path`, which begins behind `/v1`."""
+        check_content(exchange)
+        upload = JsonUpload(
+            exchange.receive,
+            head.content_length(exchange.headers),
+            self._settings.limits.max_body_bytes,
+            guard,
+        )
+        exchange.uploading = True
+        upload.admit()
+        upload.limit_silence(guard, self._clocks.upload_idle_timeout_s)
+        while not upload.ended:
+            await upload.next()
+            target = self._fleet.only
+            if (
+                target is not None
+                and target.permits.free
+                and upload.flows
+                and not self._settings.early_stream
+            ):
+                if await self._flow(exchange, guard, upload, target, path):
+                    return
+                break
+        skeleton = await upload.rest()
+        exchange.uploading = False
+        facts = self._facts.read(skeleton)
+        exchange.record.note(facts)
+        guard.unlimit()
+        guard.watch(exchange.receive)
+        target = await self._fleet.choose(facts.model)
+        exchange.record.upstream = target.name
+        async with (
+            self._early(exchange, facts),
+            target.permits.hold(self._clocks.acquire_timeout_s) as permit,
+        ):
+            exchange.record.queue_ms = round(permit.waited_s * 1000, 2)
+            await self.ask(exchange, guard, target, Outgoing("POST", path, upload.body, upload.size, facts))
+
+    async def ask(self, exchange: Exchange, guard: Guard, target: Upstream, outgoing: Outgoing) -> None:
+        """Send a request that has been received, and relay its answer. The caller holds the permit."""
+        self._start_clocks(guard, outgoing.facts)
+        headers = self._upstream_headers(exchange, target, outgoing.size)
+        answer = await target.send(outgoing.method, outgoing.path, headers, outgoing.body)
+        await self._answer(exchange, guard, target, answer)
+
+    async def _flow(
+        self, exchange: Exchange, guard: Guard, upload: JsonUpload, target: Upstream, path: str
+    ) -> bool:
+        """Send the body on while it arrives. False when the upload stalled; nothing is answered then."""
+
+        def checked(skeleton: Skeleton) -> None:
+            facts = self._facts.read(skeleton)
+            exchange.record.note(facts)
+            exchange.uploading = False
+            self._start_clocks(guard, facts)
+            guard.watch(exchange.receive)
+
+        exchange.record.upstream = target.name
+        length = upload.length or 0
+        async with target.permits.hold(self._clocks.acquire_timeout_s):
+            try:
+                answer = await target.send(
+                    "POST", path, self._upstream_headers(exchange, target, length), upload.flow(checked)
+                )
+                await self._answer(exchange, guard, target, answer)
+            except UpstreamError:
+                if isinstance(upload.flaw, Stalled):
+                    return False
+                if upload.flaw is not None:
+                    raise upload.flaw from None
+                raise
+        return True
+
+    async def _answer(
+        self, exchange: Exchange, guard: Guard, target: Upstream, answer: aiohttp.ClientResponse
+    ) -> None:
+        """Relay an answer and close it."""
+        guard.limit_silence(
+            self._clocks.idle_timeout_s,
+            IdleTimeout(
+                f"upstream {target.name} was silent for {self._clocks.idle_timeout_s:g} s within its answer"
+            ),
+        )
+        exchange.record.first_byte_ms = guard.elapsed_ms()
+        headers = head.for_client(answer.raw_headers, exchange.record.request_id)
+        try:
+            if exchange.started:
+                await self._continue_early(exchange, guard, target, answer)
+            elif answer.status >= 400:
+                await exchange.whole(answer.status, headers, await self._error_body(guard, target, answer))
+            elif head.media_type(head.find(headers, b"content-type")) == sse.MEDIA_TYPE:
+                await exchange.start(answer.status, headers)
+                await self._relay_events(exchange, guard, target, answer)
+            else:
+                await self._relay_bytes(exchange, guard, target, answer, headers)
+        finally:
+            answer.close()  # gives a connection back whose answer is whole, and drops any other
+
+    async def _relay_bytes(
+        self,
+        exchange: Exchange,
+        guard: Guard,
+        target: Upstream,
+        answer: aiohttp.ClientResponse,
+        headers: list[tuple[bytes, bytes]],
+    ) -> None:
+        length = answer.headers.get("Content-Length")
+        if length is not None:
+            headers.append((b"content-length", length.encode()))
+        await exchange.start(answer.status, headers)
+        while chunk := await target.read(answer):
+            guard.touch()
+            await exchange.write(chunk)
+            guard.touch()
+        await exchange.end()
+
+    async def _relay_events(
+        self, exchange: Exchange, guard: Guard, target: Upstream, answer: aiohttp.ClientResponse
+    ) -> None:
+        events = sse.Events()
+        guard.limit_pause(self._clocks.keepalive_comment_s)
+        while (chunk := await guard.or_pause(target.read(answer))) != b"":
+            if chunk is None:
+                if events.between:
+                    await exchange.write(sse.COMMENT)
+                continue
+            guard.touch()
+            ready = events.whole(chunk)
+            exchange.between = events.between
+            if ready:
+                await exchange.write(ready)
+                guard.touch()
+        rest = events.rest()
+        if rest:
+            await exchange.write(rest)
+        if events.failed:
+            exchange.record.code = UpstreamBroken.code
+        elif (
+            answer.headers.get("Transfer-Encoding") is None
+            and not events.done
+            and "Content-Length" not in answer.headers
+        ):
+            raise UpstreamBroken(f"upstream {target.name} closed its stream without saying that it is done")
+        else:
+            await exchange.end()
+
+    async def _error_body(self, guard: Guard, target: Upstream, answer: aiohttp.ClientResponse) -> bytes:
+        """An error body as it is, cut at the limit."""
+        limit, parts, size = self._settings.limits.max_error_bytes, [], 0
+        while size < limit and (chunk := await target.read(answer)):
+            guard.touch()
+            parts.append(chunk)
+            size += len(chunk)
+        return b"".join(parts)[:limit]
+
+    def _start_clocks(self, guard: Guard, facts: Facts) -> None:
+        seconds = self._clocks.first_byte_s(stream=facts.stream, media=bool(facts.media))
+        guard.limit_total(self._clocks.total_timeout_s)
+        guard.limit_silence(seconds, FirstByteTimeout(f"the upstream sent no first byte in {seconds:g} s"))
+
+    def _upstream_headers(
+        self, exchange: Exchange, target: Upstream, length: int | None
+    ) -> list[tuple[str, str]]:
+        return upstream_headers(exchange, target, length, forward=self._settings.forward_authorization)
+
+    @asynccontextmanager
+    async def _early(self, exchange: Exchange, facts: Facts) -> AsyncIterator[None]:
+        """With `early_stream`, open a stream at once and keep it alive with comments while it waits."""
+        if not (self._settings.early_stream and facts.stream):
+            yield
+            return
+        await exchange.start(200, [*_EVENT_STREAM, (b"x-request-id", exchange.record.request_id.encode())])
+        speaking = asyncio.create_task(self._speak(exchange))
+        exchange.hush = speaking.cancel
+        try:
+            yield
+        finally:
+            speaking.cancel()
+
+    async def _speak(self, exchange: Exchange) -> None:
+        while True:
+            await exchange.write(sse.COMMENT)
+            await asyncio.sleep(self._clocks.keepalive_comment_s)
+
+    async def _continue_early(
+        self, exchange: Exchange, guard: Guard, target: Upstream, answer: aiohttp.ClientResponse
+    ) -> None:
+        exchange.hush()
+        if (
+            answer.status < 400
+            and head.media_type(answer.headers.get("Content-Type", "").encode()) == sse.MEDIA_TYPE
+        ):
+            await self._relay_events(exchange, guard, target, answer)
+            return
+        body = await self._error_body(guard, target, answer)
+        exchange.record.code = UpstreamBroken.code
+        await exchange.write(sse.data_event(body.replace(b"\r", b"").replace(b"\n", b" ")))
+
+
+def upstream_headers(
+    exchange: Exchange, target: Upstream, length: int | None, *, forward: bool
+) -> list[tuple[str, str]]:
+    """The headers of a request to `target`."""
+    authorization = target.authorization
+    if authorization is None and forward:
+        given = head.find(exchange.headers, b"authorization")
+        authorization = given.decode("latin-1") if given is not None else None
+    headers = head.for_upstream(exchange.headers, exchange.record.request_id, authorization)
+    if length is not None:
+        headers.append(("content-length", str(length)))
+    return headers
+
+
+def check_content(exchange: Exchange, *also: bytes) -> None:
+    """Refuse what is not JSON, or `also` another media type, or is compressed."""
+    kind = head.find(exchange.headers, b"content-type")
+    if not head.is_json(kind) and head.media_type(kind) not in also:
+        allowed = " or ".join(["application/json", *(a.decode() for a in also)])
+        found = head.media_type(kind).decode("ascii", "replace")[:80]
+        raise UnsupportedMediaType(f"Content-Type is {found}; send {allowed}")
+    encoding = head.find(exchange.headers, b"content-encoding")
+    if encoding is not None and encoding.strip().lower() != b"identity":
+        raise UnsupportedMediaType("the body is compressed; send it without Content-Encoding")

@@ -1,0 +1,250 @@
+"""A check of one JSON value while its bytes arrive, and a short form of it to read facts from.
+
+A clip is one base64 string of megabytes inside a few hundred bytes of JSON. The scanner runs over the strings
+with `bytes.find`, checks what is inside them in C, and keeps everything but the inside of long strings. The
+short form, the *skeleton*, is then decoded by msgspec, which also says whether the JSON is well formed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeVar
+
+import msgspec
+import numpy as np
+
+from dabom.errors import BodyTooLarge, InvalidJson
+
+T = TypeVar("T")
+
+LONG_STRING = 1024
+"""Bytes from which on the inside of a string is left out of the skeleton."""
+HEAD_BYTES = 8192
+"""Bytes kept of the start of a long string: enough for the headers of pictures and most mp4 boxes."""
+DIGEST_BYTES = 65536
+"""Bytes of a long string that its digest covers; all of a 1.25 MB clip would cost more than relaying it."""
+
+WHOLE_BYTES = 65536
+"""A text up to this size is its own skeleton."""
+
+_TEXT = re.compile(rb'(?:[^\\"\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
+_LONE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_ESCAPE_BYTES = 6
+
+
+@dataclass(slots=True)
+class LongString:
+    """Where a string stands in the body (without its quotes) and how it begins."""
+
+    start: int
+    end: int = -1
+    head: bytes = b""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """A JSON text whose long strings are replaced by marks; `size` is that of the whole text."""
+
+    text: bytes
+    size: int
+    strings: dict[bytes, LongString] = field(default_factory=dict)
+    _cuts: tuple[tuple[int, int], ...] = ()
+
+    def locate(self, offset: int) -> int:
+        """The place in the body of a place in the skeleton that is not inside a mark."""
+        cut = bisect_right(self._cuts, (offset, self.size + 1)) - 1
+        return offset if cut < 0 else offset + self._cuts[cut][1]
+
+
+class Scanner:
+    """Feed it the chunks of one JSON text, then `finish`. Raises `InvalidJson` as soon as it knows."""
+
+    def __init__(self, max_string_bytes: int | None = None) -> None:
+        self.size = 0
+        self._max_string_bytes = max_string_bytes
+        self._kept = bytearray()
+        self._strings: dict[bytes, LongString] = {}
+        self._cuts: list[tuple[int, int]] = []
+        self._mark = b""
+        self._open: _OpenString | None = None
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the text."""
+        kept, position, size = self._kept, 0, len(chunk)
+        while position < size:
+            if self._open is not None:
+                position = self._resume(chunk)
+                continue
+            quote = chunk.find(b'"', position)
+            if quote < 0:
+                kept += chunk[position:]
+                break
+            end = _closing_quote(chunk, quote + 1)
+            if 0 <= end <= quote + LONG_STRING:
+                kept += chunk[position : end + 1]
+                position = end + 1
+                continue
+            kept += chunk[position : quote + 1]
+            self._open = _OpenString(self.size + quote + 1)
+            position = self._continue(chunk, quote + 1, end)
+        self.size += size
+
+    def finish(self) -> Skeleton:
+        """The skeleton of the whole text, not yet decoded."""
+        if self._open is not None:
+            raise InvalidJson(f"the JSON ends inside a string after {self.size:,} bytes; was the body cut?")
+        return Skeleton(bytes(self._kept), self.size, self._strings, tuple(self._cuts))
+
+    def _resume(self, chunk: bytes) -> int:
+        string = self._open
+        start = 1 if string is not None and string.escaped else 0
+        return self._continue(chunk, 0, _closing_quote(chunk, start))
+
+    def _continue(self, chunk: bytes, start: int, end: int) -> int:
+        """Take the part of the open string that this chunk holds; the position behind it."""
+        string = self._open
+        if string is None:
+            return start
+        stop = len(chunk) if end < 0 else end
+        string.take(chunk, start, stop)
+        if self._max_string_bytes is not None and string.size > self._max_string_bytes:
+            raise BodyTooLarge(
+                f"one value has more than {self._max_string_bytes:,} bytes, which is the limit"
+            )
+        if end < 0:
+            return stop
+        self._close(string)
+        return end + 1
+
+    def _close(self, string: _OpenString) -> None:
+        self._open = None
+        text = string.close()
+        if string.size <= LONG_STRING:
+            self._kept += text + b'"'
+            return
+        if not self._mark:
+            self._mark = secrets.token_hex(8).encode()
+        mark = b"%s-%d" % (self._mark, len(self._strings))
+        self._strings[mark] = LongString(string.start, string.start + string.size, text, string.digest())
+        self._kept += mark
+        self._cuts.append((len(self._kept), string.start + string.size - len(self._kept)))
+        self._kept += b'"'
+
+
+class _OpenString:
+    """A string whose end is not known yet: its size, its head, and the check of what is inside."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.size = 0
+        self.escaped = False  # the next byte belongs to a backslash
+        self._head = bytearray()
+        self._hash = hashlib.sha256()
+        self._rest = b""  # an escape or a character that the last chunk cut
+
+    def take(self, chunk: bytes, start: int, stop: int) -> None:
+        part = memoryview(chunk)[start:stop]
+        if self.size < DIGEST_BYTES:
+            self._hash.update(part[: DIGEST_BYTES - self.size])
+        if len(self._head) < HEAD_BYTES:
+            self._head += part[: HEAD_BYTES - len(self._head)]
+        self.size += len(part)
+        if not len(part):
+            return
+        # one pass in C: as signed bytes, control characters and everything beyond ASCII lie below the space
+        plain = int(np.frombuffer(part, np.int8).min()) >= 0x20 and chunk.find(b"\\", start, stop) < 0
+        if plain and not self._rest:
+            return
+        self._check(self._rest + part)
+
+    def close(self) -> bytes:
+        """The head of the string, all of it when it is short."""
+        if self._rest:
+            raise InvalidJson(
+                f"a string that starts at byte {self.start} ends inside an escape or a character"
+            )
+        return bytes(self._head)
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()[:16]
+
+    def _check(self, part: bytes) -> None:
+        match = _TEXT.match(part)
+        good = match.end() if match else 0
+        rest = part[good:]
+        if len(rest) >= _ESCAPE_BYTES or (rest and not rest.startswith(b"\\")):
+            raise InvalidJson(
+                f"a string that starts at byte {self.start} holds a control character or a wrong escape"
+            )
+        self.escaped = rest == b"\\"
+        try:
+            part[:good].decode()
+            self._rest = rest
+        except UnicodeDecodeError as error:
+            if rest or error.reason != "unexpected end of data":
+                raise InvalidJson(f"a string that starts at byte {self.start} is not UTF-8") from None
+            self._rest = part[error.start :]
+
+
+def _closing_quote(chunk: bytes, start: int) -> int:
+    """The position of the quote that ends a string, or -1 when the chunk ends before it."""
+    end = chunk.find(b'"', start)
+    while end > start and chunk[end - 1] == 0x5C:
+        run = end - 1
+        while run > start and chunk[run - 1] == 0x5C:
+            run -= 1
+        if (end - run) % 2 == 0:
+            break
+        end = chunk.find(b'"', end + 1)
+    return end
+
+
+def scan(text: bytes) -> Skeleton:
+    """The skeleton of a text that is there as a whole."""
+    if len(text) <= WHOLE_BYTES:
+        return Skeleton(text, len(text))
+    scanner = Scanner()
+    scanner.feed(text)
+    return scanner.finish()
+
+
+def decode(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode a skeleton, or raise `InvalidJson`.
+
+    msgspec takes a lone surrogate for a cut text and passes over wrong UTF-8 in what it skips; both are put
+    right here. Whatever it calls malformed is judged again by the standard library before it is refused.
+    """
+    if not text.isascii():
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidJson(f"the JSON is not UTF-8 at byte {error.start}") from None
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError:
+        raise InvalidJson("the body must be a JSON object") from None
+    except (msgspec.DecodeError, RecursionError):
+        _judge(text)
+    try:
+        return decoder.decode(_LONE_SURROGATE.sub(rb"\\ufffd", text))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidJson(f"the JSON cannot be read: {error}") from None
+
+
+def _judge(text: bytes) -> None:
+    try:
+        json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise InvalidJson(f"the body is not well-formed JSON: {error.msg} (byte {error.pos})") from None
+    except RecursionError:
+        raise InvalidJson("the JSON is nested too deeply") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InvalidJson(f"{name} is not a JSON value")

@@ -1,0 +1,90 @@
+"""What the gateway can be told. Frozen values with their units in their names; `dabom.app` composes them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+
+class UpstreamSettings(BaseModel):
+    """One model server."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(description="OpenAI-compatible base, ends in /v1", pattern=r"^https?://[^\s?#]+$")
+    name: str = Field("", description="name in logs and metrics; host and port when empty")
+    concurrency: int | None = Field(
+        None, ge=1, description="permits of this upstream; the general number when unset"
+    )
+    api_key: SecretStr | None = Field(None, description="sent as `Authorization: Bearer`")
+
+
+class Clocks(BaseModel):
+    """How long each phase of a request may take."""
+
+    model_config = ConfigDict(frozen=True)
+
+    acquire_timeout_s: float = Field(300, gt=0, description="longest wait for a permit")
+    connect_timeout_s: float = Field(5, gt=0, description="connection to the upstream")
+    first_byte_timeout_s: float | None = Field(
+        None,
+        gt=0,
+        description="from the permit to the upstream's first byte; unset: 120 for streams, 300 for streams "
+        "with media, and the total for answers that are not streamed",
+    )
+    idle_timeout_s: float = Field(
+        60, gt=0, description="silence in the middle of an answer; a client that takes nothing"
+    )
+    total_timeout_s: float = Field(600, gt=0, description="from the permit to the end of the answer")
+    upload_idle_timeout_s: float = Field(30, gt=0, description="silence in the middle of a request's body")
+    header_timeout_s: float = Field(
+        15, gt=0, description="from the connection to the end of a request's head"
+    )
+    keepalive_comment_s: float = Field(
+        15, gt=0, description="silence of a stream after which a comment line is sent"
+    )
+    drain_notice_s: float = Field(
+        0, ge=0, description="from SIGTERM to the closing of the port; /readyz says 503 meanwhile"
+    )
+    drain_timeout_s: float = Field(30, ge=0, description="time for what runs to finish after SIGTERM")
+
+    def first_byte_s(self, *, stream: bool, media: bool) -> float:
+        """The limit for the first byte of one request."""
+        if self.first_byte_timeout_s is not None:
+            return self.first_byte_timeout_s
+        if not stream:
+            return self.total_timeout_s
+        return 300 if media else 120
+
+
+class Limits(BaseModel):
+    """How large things may be."""
+
+    model_config = ConfigDict(frozen=True)
+
+    max_body_bytes: int = Field(64 * 2**20, ge=1024, description="one request, or one item of a batch")
+    max_batch_bytes: int = Field(512 * 2**20, ge=1024, description="a whole JSON batch")
+    max_batch_items: int = Field(128, ge=1, description="items of a JSON batch")
+    max_ndjson_bytes_in_flight: int = Field(
+        16 * 2**20,
+        ge=1024,
+        description="items of an NDJSON batch that are waiting or running; the upload waits beyond it",
+    )
+    max_error_bytes: int = Field(2**20, ge=1024, description="an upstream's error body; cut beyond it")
+    max_answer_bytes: int = Field(
+        64 * 2**20, ge=1024, description="an upstream's answer to one item of a batch"
+    )
+    max_header_bytes: int = Field(64 * 2**10, ge=1024, description="the head of a request")
+
+
+class GatewaySettings(BaseModel):
+    """All of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    upstreams: tuple[UpstreamSettings, ...]
+    concurrency: int = Field(4, ge=1)
+    early_stream: bool = False
+    forward_authorization: bool = False
+    api_key: SecretStr | None = None
+    clocks: Clocks = Clocks()
+    limits: Limits = Limits()

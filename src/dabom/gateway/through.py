@@ -1,0 +1,81 @@
+"""Every other path of the upstreams, and the list of models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dabom.errors import ClientError
+from dabom.gateway import headers as head
+from dabom.gateway.facts import Facts
+from dabom.gateway.relay import Outgoing
+from dabom.gateway.upload import Upload
+
+if TYPE_CHECKING:
+    from dabom.gateway.asgi import Scope
+    from dabom.gateway.exchange import Exchange
+    from dabom.gateway.fleet import Fleet
+    from dabom.gateway.guard import Guard
+    from dabom.gateway.relay import Relay
+    from dabom.gateway.settings import GatewaySettings
+
+
+class Through:
+    """Passes `/v1/*` on. A JSON POST goes the way of a chat; other bodies are passed on unread."""
+
+    def __init__(self, settings: GatewaySettings, fleet: Fleet, relay: Relay) -> None:
+        self._settings = settings
+        self._fleet = fleet
+        self._relay = relay
+
+    async def models(self, exchange: Exchange, guard: Guard) -> None:
+        """GET /v1/models: the models of all upstreams in one list."""
+        guard.watch(exchange.receive)
+        body = msgspec.json.encode(await self._fleet.models())
+        ident = (b"x-request-id", exchange.record.request_id.encode())
+        await exchange.whole(200, [(b"content-type", b"application/json"), ident], body)
+
+    async def serve(self, scope: Scope, exchange: Exchange, guard: Guard) -> None:
+        """Any other path below /v1."""
+        path, method = upstream_path(scope), scope["method"]
+        if method == "POST" and head.is_json(head.find(exchange.headers, b"content-type")):
+            await self._relay.serve(exchange, guard, path)
+            return
+        body = await self._receive(exchange, guard)
+        guard.unlimit()
+        guard.watch(exchange.receive)
+        target = self._fleet.only or await self._fleet.choose(None)
+        exchange.record.upstream = target.name
+        outgoing = Outgoing(method, path, body or None, len(body) if body else None, Facts(size=len(body)))
+        if method in ("GET", "HEAD"):
+            await self._relay.ask(exchange, guard, target, outgoing)  # asks for a state, not for work
+            return
+        async with target.permits.hold(self._settings.clocks.acquire_timeout_s) as permit:
+            exchange.record.queue_ms = round(permit.waited_s * 1000, 2)
+            await self._relay.ask(exchange, guard, target, outgoing)
+
+    async def _receive(self, exchange: Exchange, guard: Guard) -> bytes:
+        limit = self._settings.limits.max_body_bytes
+        upload = Upload(exchange.receive, head.content_length(exchange.headers), limit)
+        exchange.uploading = True
+        upload.admit()
+        upload.limit_silence(guard, self._settings.clocks.upload_idle_timeout_s)
+        parts = []
+        while chunk := await upload.next():
+            guard.touch()
+            parts.append(chunk)
+        exchange.uploading = False
+        exchange.record.bytes_in = upload.size
+        return b"".join(parts)
+
+
+def upstream_path(scope: Scope) -> str:
+    """The path behind /v1 as it was sent, with its query. Raises `ClientError` for one that climbs out."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    path = raw.decode("latin-1").removeprefix("/v1")
+    decoded = scope["path"].replace("\\", "/")
+    if ".." in decoded.split("/") or not path.startswith("/"):
+        raise ClientError(f"the path {scope['path'][:200]} does not stay below /v1")
+    query: bytes = scope.get("query_string", b"")
+    return f"{path}?{query.decode('latin-1')}" if query else path
