@@ -6,7 +6,7 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-python=$root/.venv/bin/python
+python=${DABOM_BIN:-$root/.venv/bin}/python
 url=${DABOM_URL:-http://127.0.0.1:8001}
 
 [ -x "$python" ] || { echo "$python is missing; run make setup first" >&2; exit 1; }
@@ -47,14 +47,14 @@ for line in sys.stdin:
 
 # The key goes to curl through a file descriptor: on the command line every user could read it.
 call() {
-  curl -sS -N --noproxy '*' --fail-with-body -X POST "$url$1" -H 'Content-Type: application/json' \
+  curl -sS -N --noproxy '*' --fail-with-body -X POST "$url$1" -H 'Content-Type: application/json' -H 'Expect:' \
     -H @<([ -z "${DABOM_API_KEY:-}" ] || printf 'Authorization: Bearer %s\n' "$DABOM_API_KEY") \
     --data-binary @-
 }
 
 case ${1:-} in
-  chat) build chat | call /chat | pretty ;;
-  batch) build batch | call /chat/batch | pretty ;;
+  chat) build chat | call /chat | pretty || exit 1 ;;
+  batch) build batch | call /chat/batch | pretty || exit 1 ;;
   *)
     echo "usage: script/curl_examples.sh chat|batch" >&2
     exit 2

@@ -2,12 +2,12 @@
 # Run the gateway in the background: script/service.sh start|status|restart|stop
 #
 # DABOM_HOST (127.0.0.1) and DABOM_PORT (8001) say where it listens; every other setting is the gateway's own.
-# The PID file and the log are in var/. Exit: 0 done (status: running and healthy), 1 failed, 2 wrong use.
+# The PID file and the log are in var/ (DABOM_VAR); the commands are those of .venv/bin (DABOM_BIN). Exit: 0 done (status: running and healthy), 1 failed, 2 wrong use.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 var=${DABOM_VAR:-$root/var}
-bin=$root/.venv/bin
+bin=${DABOM_BIN:-$root/.venv/bin}
 pid_file=$var/dabom.pid
 port_file=$var/dabom.port
 log=$var/dabom.log
@@ -28,8 +28,13 @@ running() {
   [ -s "$pid_file" ] || return 1
   pid=$(tr -cd 0-9 <"$pid_file")
   [ -n "$pid" ] || return 1
-  state=$(ps -o stat= -p "$pid" 2>/dev/null) || return 1
-  args=$(ps -ww -o args= -p "$pid" 2>/dev/null) || return 1
+  if [ -d /proc/self ]; then # a slim container has no ps
+    state=$(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null) || return 1
+    args=$(tr '\0' ' ' <"/proc/$pid/cmdline") 2>/dev/null || return 1
+  else
+    state=$(ps -o stat= -p "$pid" 2>/dev/null) || return 1
+    args=$(ps -ww -o args= -p "$pid" 2>/dev/null) || return 1
+  fi
   case $state in Z*) return 1 ;; esac
   case $args in *dabom*serve*) echo "$pid" ;; *) return 1 ;; esac
 }

@@ -278,6 +278,16 @@ async def test_models_and_health() -> None:
     assert (health.ok, health.path, health.request_id) == (True, "/healthz", "r3")
 
 
+async def test_ready_asks_the_gateway_and_is_false_while_nobody_listens() -> None:
+    script = in_turn(error_reply(503), json_reply({"ready": True}))
+    async with ScriptedUpstream(script) as upstream, Client(upstream.root) as client:
+        assert [await client.ready(), await client.ready()] == [False, True]
+    assert upstream.seen[0].path == "/readyz"
+    with refusing_upstream() as url:
+        async with Client(url) as client:
+            assert not await client.ready()
+
+
 async def test_concurrency_holds_requests_back() -> None:
     peak = 0
 
