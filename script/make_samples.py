@@ -2,13 +2,13 @@
 
     python script/make_samples.py [FOLDER]
 
-Needs the Debian packages `fonts-nanum` (pictures) and `espeak-ng` (speech); nobody needs them to use the files,
-which are in the repository. The same versions of both, of PyAV and of Pillow give the same bytes.
+Needs the Debian packages `fonts-nanum` (pictures) and `espeak-ng` (speech); nobody needs them to use the
+files, which are in the repository. The same versions of both, of PyAV and of Pillow give the same bytes.
 
-Five scenes of six seconds: news, weather, baseball, nature, markets. `broadcast.mp4` is the whole, `clips/` the
-six-second cuts named `{seq:04d}_{start:04d}-{end:04d}.mp4`, `blackout/` the first clip with a black picture and its
-sound packets copied as they are, `caption.png` a still and `speech.wav` its sound. `truth.json` says what is shown and
-said, in seconds.
+Five scenes of six seconds: news, weather, baseball, nature, markets. `broadcast.mp4` is the whole, `clips/`
+the six-second cuts named `{seq:04d}_{start:04d}-{end:04d}.mp4`, `blackout/` the first clip with a black
+picture and its sound packets copied as they are, `caption.png` a still and `speech.wav` its sound.
+`truth.json` says what is shown and said, in seconds.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Speech:
     start_s: float
     text: str
     voice: str = "ko"
-    words_a_minute: int = 165
+    words_a_minute: int = 178
 
 
 SCENES = (
@@ -226,7 +226,8 @@ def speak(speech: Speech) -> NDArray[np.float32]:
     count = len(raw) * RATE // rate
     samples = np.interp(np.arange(count) * rate / RATE, np.arange(len(raw)), raw).astype(np.float32)
     loud = np.flatnonzero(np.abs(samples) > 0.01)
-    return samples[loud[0] : loud[-1] + 1] * 0.8
+    spoken: NDArray[np.float32] = samples[loud[0] : loud[-1] + 1] * np.float32(0.8)
+    return spoken
 
 
 def make_sound() -> tuple[NDArray[np.float32], list[dict[str, Any]]]:
@@ -263,7 +264,7 @@ def encode(path: Path, pictures: Iterable[Image.Image], sound: NDArray[np.float3
         audio = out.add_stream("aac", rate=RATE, layout="mono")
         audio.bit_rate = 48_000
         for index, picture in enumerate(pictures):
-            frame = av.VideoFrame.from_image(picture)
+            frame = av.VideoFrame.from_ndarray(np.asarray(picture), format="rgb24")
             frame.pts, frame.time_base = index, Fraction(1, FPS)
             out.mux(video.encode(frame))
         out.mux(video.encode(None))
@@ -277,7 +278,7 @@ def encode(path: Path, pictures: Iterable[Image.Image], sound: NDArray[np.float3
 def black_out(source: Path, path: Path) -> None:
     """The same clip with a black picture; the sound packets are copied, not coded again."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    black = Image.new("RGB", (WIDTH, HEIGHT))
+    black = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
     with av.open(str(source)) as old, av.open(str(path), "w", options={"movflags": "+faststart"}) as out:
         video = out.add_stream("libx264", rate=FPS)
         video.width, video.height, video.pix_fmt = WIDTH, HEIGHT, "yuv420p"
@@ -285,7 +286,7 @@ def black_out(source: Path, path: Path) -> None:
         sound = old.streams.audio[0]
         copy = out.add_stream_from_template(sound)
         for index in range(CLIP_S * FPS):
-            frame = av.VideoFrame.from_image(black)
+            frame = av.VideoFrame.from_ndarray(black, format="rgb24")
             frame.pts, frame.time_base = index, Fraction(1, FPS)
             out.mux(video.encode(frame))
         out.mux(video.encode(None))

@@ -1,4 +1,7 @@
-"""What the first bytes of a file tell, without decoding it. Standard library only; nothing here raises on bad bytes."""
+"""What the first bytes of a file tell, without decoding it.
+
+Standard library only; nothing here raises on bad bytes.
+"""
 
 from __future__ import annotations
 
@@ -82,10 +85,9 @@ def _pair(layout: str, head: bytes, at: int) -> tuple[int, int]:
 def _webp_size(head: bytes) -> tuple[int, int] | None:
     kind = head[12:16]
     if kind == b"VP8X":
-        width, height = head[24:27], head[27:30]
-        if len(height) < 3:
+        if len(head) < 30:
             return None
-        return 1 + int.from_bytes(width, "little"), 1 + int.from_bytes(height, "little")
+        return 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
     if kind == b"VP8L":
         bits = struct.unpack_from("<I", head, 21)[0]
         return (bits & 0x3FFF) + 1, ((bits >> 14) & 0x3FFF) + 1
@@ -142,7 +144,8 @@ def video_facts(head: bytes) -> VideoHead | None:
             continue
     if duration is None and size is None:
         return None
-    return VideoHead(*(size or (None, None)), duration)
+    width, height = size or (None, None)
+    return VideoHead(width, height, duration)
 
 
 def _boxes(head: bytes, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:

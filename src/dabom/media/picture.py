@@ -6,7 +6,7 @@ import io
 import warnings
 from dataclasses import dataclass
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from dabom.errors import InvalidMedia
 from dabom.media.headers import picture_size, sniff
@@ -58,7 +58,7 @@ def read_picture(content: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
                 return Picture(_upright_rgb(source), source.format or "?", frames)
     except InvalidMedia:
         raise
-    except Image.UnidentifiedImageError as fault:
+    except UnidentifiedImageError as fault:
         raise InvalidMedia(
             f"not a readable picture: found {found or 'unknown bytes'}; {_KINDS} is read"
         ) from fault

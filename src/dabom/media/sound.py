@@ -40,8 +40,8 @@ class Sound:
 def read_sound(content: bytes, max_seconds: float = MAX_SECONDS) -> Sound | None:
     """Decode the first sound track; None when a video has none.
 
-    What decodes before a damaged place is kept and `whole` is false. Raises InvalidMedia when the bytes are no
-    known container, nothing decodes, or there is more than `max_seconds`.
+    What decodes before a damaged place is kept and `whole` is false. Raises InvalidMedia when the bytes are
+    no known container, nothing decodes, or there is more than `max_seconds`.
     """
     with open_container(io.BytesIO(content), content, "sound") as container:
         if not container.streams.audio:
@@ -76,10 +76,10 @@ def _mono_chunks(container: Any, stream: Any, faults: list[int]) -> Iterator[NDA
                 frames = packet.decode()
                 for frame in frames:
                     for out in resampler.resample(frame):
-                        yield out.to_ndarray().reshape(-1)
+                        yield out.to_ndarray().reshape(-1).astype(np.float32, copy=False)
             except (av.FFmpegError, ValueError):
                 faults[0] += 1
         for out in resampler.resample(None):
-            yield out.to_ndarray().reshape(-1)
+            yield out.to_ndarray().reshape(-1).astype(np.float32, copy=False)
     except av.FFmpegError:
         faults[0] += 1

@@ -96,8 +96,9 @@ class Video:
 def open_video(content: bytes, sampling: Sampling, max_seconds: float = MAX_SECONDS) -> Iterator[Video]:
     """Open a video file. Walking `frames` decodes each frame once, in the order shown.
 
-    What decodes before a damaged place is given, and `faults` counts the rest. Raises InvalidMedia when there is no
-    picture track, a frame has too many pixels, the video is longer than `max_seconds`, or no frame decodes.
+    What decodes before a damaged place is given, and `faults` counts the rest. Raises InvalidMedia when
+    there is no picture track, a frame has too many pixels, the video is longer than `max_seconds`, or no
+    frame decodes.
     """
     with open_container(io.BytesIO(content), content, "video") as container:
         pictures = [stream for stream in container.streams.video if not _is_cover(stream)]

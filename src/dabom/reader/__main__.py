@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
+import threading
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,7 +15,8 @@ import uvicorn
 
 from dabom.reader.app import ReaderApp
 from dabom.reader.settings import ReaderSettings
-from dabom.reader.worker import die_with_parent
+
+_PARENT_CHECK_S = 0.5
 
 
 def main() -> int:
@@ -30,7 +35,7 @@ def main() -> int:
     parser.add_argument("--with-parent", action="store_true", help="end when the parent process ends")
     given = parser.parse_args()
     if given.with_parent:
-        die_with_parent()
+        _end_with_parent(os.getppid())
     if given.whisper_model is not None:
         problem = _whisper_problem(given.whisper_model)
         if problem:
@@ -49,6 +54,20 @@ def main() -> int:
     server = uvicorn.Server(config)
     server.run()
     return 0 if server.started else 1
+
+
+def _end_with_parent(parent: int) -> None:
+    """Ask this process to end once its parent has.
+
+    Watched from a thread: Linux's own signal would also come when only the thread that started us ends.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_CHECK_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _whisper_problem(folder: Path) -> str | None:

@@ -63,7 +63,7 @@ def make_answer(ask: Ask, content: str, media_tokens: int) -> Answer:
 
 def whole(ask: Ask, answer: Answer) -> bytes:
     """A chat.completion object."""
-    message = {
+    message: dict[str, Any] = {
         "role": "assistant",
         "content": answer.content,
         "refusal": None,

@@ -13,12 +13,16 @@ from dabom.reader.findings import Caption, TextLine
 from dabom.reader.regions import Region, find_regions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from dabom.reader.text import TextReader
 
 MAX_READS = 160
+MAX_FRAME_REGIONS = 16
 _SAME_LOOK = 0.9
+_SNAP_S = 0.1
 _SAME_TEXT = 0.75
 _MIN_CONFIDENCE_ONCE = 75.0
 
@@ -34,7 +38,7 @@ class _Track:
 
 
 class CaptionTracker:
-    """Give it the sampled frames in order; `captions` are the texts with the times at which they were seen."""
+    """Give it the sampled frames in order; `captions` are the texts with the times when they were seen."""
 
     def __init__(self, reader: TextReader) -> None:
         self._reader = reader
@@ -52,7 +56,7 @@ class CaptionTracker:
         gray = image.convert("L")
         levels = np.asarray(gray)
         still_open = []
-        for region in find_regions(gray):
+        for region in find_regions(gray, MAX_FRAME_REGIONS):
             look = _look(gray, region)
             track = self._by_look(region, look) or self._by_text(gray, region, look, time_s)
             if track is None:
@@ -71,17 +75,21 @@ class CaptionTracker:
                 self._closed.append(track)
         self._open = still_open
 
-    def captions(self, step_s: float, duration_s: float) -> list[Caption]:
-        """All texts in order of appearance; a text is taken to last until the frame in which it was gone."""
+    def captions(self, step_s: float, duration_s: float, cuts_s: Sequence[float]) -> list[Caption]:
+        """All texts in order of appearance.
+
+        A text is taken to last until the frame in which it was gone; where a cut lies between two sampled
+        frames, the text begins or ends with the cut.
+        """
         found = []
         for track in [*self._closed, *self._open]:
             line = track.line
             if line is None or (track.seen == 1 and line.confidence < _MIN_CONFIDENCE_ONCE):
                 continue
-            end_s = min(duration_s, track.last_s + step_s)
-            found.append(
-                Caption(line.text, round(track.start_s, 2), round(end_s, 2), line.box, line.confidence)
-            )
+            start_s = next((cut for cut in cuts_s if 0 <= track.start_s - cut < step_s), track.start_s)
+            end_s = duration_s if track in self._open else min(duration_s, track.last_s + step_s)
+            end_s = next((cut for cut in cuts_s if track.last_s < cut < end_s + _SNAP_S), end_s)
+            found.append(Caption(line.text, round(start_s, 2), round(end_s, 2), line.box, line.confidence))
         return sorted(found, key=lambda caption: (caption.start_s, caption.box[1], caption.box[0]))
 
     def _by_look(self, region: Region, look: NDArray[np.float32]) -> _Track | None:

@@ -9,6 +9,7 @@ import jsonschema
 from jsonschema.validators import validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
+from referencing.jsonschema import specification_with
 
 from dabom.errors import ClientError
 from dabom.reader.filling import Filler, Unfillable
@@ -39,7 +40,7 @@ def write_document(schema: bytes | None, findings: Sequence[Finding], language: 
         kind.check_schema(wanted)
         # An empty registry: a reference to an outside address is an error and is never fetched.
         validator = kind(wanted, registry=Registry())
-        filler = Filler(wanted, measure_topics(findings, language), validator)
+        filler = Filler(measure_topics(findings, language), validator, _resolver(wanted, kind))
         document = filler.fill(wanted)
         problem = next(validator.iter_errors(document), None)
     except jsonschema.SchemaError as fault:
@@ -61,6 +62,12 @@ def _read_schema(schema: bytes | None) -> Any:
     if not isinstance(found, dict | bool):
         raise _refuse("it is neither an object nor a boolean")
     return found
+
+
+def _resolver(wanted: Any, kind: Any) -> Any:
+    resource = specification_with(kind.META_SCHEMA["$schema"]).create_resource(wanted)
+    name = resource.id() or ""
+    return Registry().with_resource(name, resource).resolver(name)
 
 
 def _refuse(why: str) -> ClientError:

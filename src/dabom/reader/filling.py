@@ -1,4 +1,7 @@
-"""Values for the parts of a JSON schema: measured where a topic fits, else null, empty or the least valid value."""
+"""Values for the parts of a JSON schema.
+
+Measured where a topic fits, else null, empty or the least valid value.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _FORMATS = {
     "duration": "PT0S",
     "email": "a@example.invalid",
     "hostname": "example.invalid",
-    "ipv4": "0.0.0.0",
+    "ipv4": "192.0.2.0",
     "ipv6": "::",
     "uri": "about:blank",
     "uuid": "00000000-0000-0000-0000-000000000000",
@@ -41,12 +44,15 @@ class Unfillable(Exception):
 
 
 class Filler:
-    """Fills one schema; `validator` is asked whether a candidate is valid under a part of it."""
+    """Fills one schema.
 
-    def __init__(self, root: Any, topics: Mapping[str, Any], validator: Any) -> None:
-        self._root = root
+    `validator` is asked whether a candidate is valid under a part of it, `resolver` for what a `$ref` means.
+    """
+
+    def __init__(self, topics: Mapping[str, Any], validator: Any, resolver: Any) -> None:
         self._topics = topics
         self._validator = validator
+        self._resolver = resolver
         self._steps = 0
 
     def fill(self, schema: Any, topic: str | None = None, depth: int = 0) -> Any:
@@ -119,8 +125,7 @@ class Filler:
         yield from self._branches(schema)
 
     def _resolve(self, reference: Any) -> Any:
-        resolver = self._validator._resolver
-        return resolver.lookup(str(reference)).contents
+        return self._resolver.lookup(str(reference)).contents
 
     def _kinds(self, schema: dict[str, Any], topic: str | None) -> list[str]:
         stated = schema.get("type")

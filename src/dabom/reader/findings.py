@@ -16,7 +16,7 @@ class TextLine(msgspec.Struct, frozen=True):
 
 
 class Light(msgspec.Struct, frozen=True):
-    """How a picture looks: brightness and contrast 0..1, the variance of its Laplacian, colour shares 0..1."""
+    """How a picture looks: brightness, contrast and shares are 0..1, sharpness the Laplacian's variance."""
 
     brightness: float
     contrast: float
@@ -94,7 +94,7 @@ Finding: TypeAlias = Look | Watched | Heard
 
 
 class MediaPart(msgspec.Struct, frozen=True):
-    """One media part of a request: `kind` is picture, video or sound; `source` a data: URI or plain base64."""
+    """One media part: `kind` is picture, video or sound; `source` a data: URI or plain base64."""
 
     kind: str
     source: str

@@ -40,7 +40,6 @@ def measure_light(image: Image.Image) -> Light:
     small.thumbnail((_SIDE_PX, _SIDE_PX), Image.Resampling.BOX)
     gray = image.convert("L")
     levels = np.asarray(gray)
-    spread = [high - low for low, high in image.getextrema()]
     colours = name_colours(small)
     return Light(
         brightness=float(levels.mean()) / 255,
@@ -48,8 +47,13 @@ def measure_light(image: Image.Image) -> Light:
         sharpness=_sharpness(gray),
         colours=colours,
         black=bool(levels.mean() < _BLACK_MEAN and np.percentile(levels, 99.9) < _BLACK_PEAK),
-        blank=max(spread) <= _BLANK_RANGE,
+        blank=_spread(image) <= _BLANK_RANGE,
     )
+
+
+def _spread(image: Image.Image) -> int:
+    pixels = np.asarray(image).reshape(-1, 3)
+    return int((pixels.max(0).astype(int) - pixels.min(0)).max())
 
 
 def average_light(lights: Sequence[Light]) -> Light:

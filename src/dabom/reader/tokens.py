@@ -1,9 +1,9 @@
 """How the reader counts tokens: its own rule, the same for prompt and answer.
 
-Text is cut into pieces that, joined, are the text again: up to six Latin letters, up to three digits, up to two
-Hangul syllables, or one other character, each with the white space before it. A piece is a token. Media are counted
-by what was looked at: a picture one token for each 32 x 32 pixels, a video the same for each pair of its sampled
-frames, sound one for each 80 ms.
+Text is cut into pieces that, joined, are the text again: up to six Latin letters, up to three digits, up to
+two Hangul syllables, or one other character, each with the white space before it. A piece is a token. Media
+are counted by what was looked at: a picture one token for each 32 x 32 pixels, a video the same for each pair
+of its sampled frames, sound one for each 80 ms.
 """
 
 from __future__ import annotations

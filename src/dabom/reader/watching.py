@@ -60,7 +60,10 @@ class _Watch:
 def watch(
     parts: Sequence[bytes], sampling: Sampling, reader: TextReader, listener: Listener | None
 ) -> Watched:
-    """Look at a video: one file, or several pictures in order. `listener` is given when the sound is asked for."""
+    """Look at a video: one file, or several pictures in order.
+
+    `listener` is given when the sound is asked for.
+    """
     if len(parts) > 1:
         video = open_pictures(parts, sampling.fps)
         return _measure(video, sampling, reader, None, listener is not None)
@@ -89,6 +92,7 @@ def _measure(
     duration = stated if stated and whole else shown_s
     track = read_sound(sound[0]) if sound and video.has_sound else None
     step = duration / max(1, len(seen.lights))
+    cuts = find_cuts(seen.times, seen.changes)
     return Watched(
         duration_s=round(duration, 2),
         width=video.width,
@@ -98,9 +102,9 @@ def _measure(
         sampled=len(seen.lights),
         light=average_light(seen.lights),
         black_frames=sum(light.black for light in seen.lights),
-        cuts_s=find_cuts(seen.times, seen.changes),
+        cuts_s=cuts,
         motion=round(float(np.median(seen.changes)), 2) if seen.changes else 0.0,
-        captions=seen.tracker.captions(step, duration),
+        captions=seen.tracker.captions(step, duration, cuts),
         whole=whole,
         has_sound=video.has_sound,
         sound_asked=sound_asked,

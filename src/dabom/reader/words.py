@@ -23,15 +23,16 @@ _MAX_LINES = 40
 ABOUT = {
     KO: (
         "저는 다봄에 내장된 판독기(dabom-reader)입니다. 언어 모델이 아니므로 대화하거나 글을 짓지 못합니다. "
-        "사진, 영상, 소리를 data: URI로 보내면 CPU에서 직접 측정한 것만 말합니다: 사진은 크기·색·밝기·선명도·글자, "
-        "영상은 길이·장면 전환·움직임·자막·검은 화면, 소리는 길이·크기·무음·말소리 위치입니다. "
-        "response_format의 JSON 스키마에 맞춘 답도 합니다."
+        "사진, 영상, 소리를 data: URI로 보내면 CPU에서 직접 측정한 것만 말합니다: "
+        "사진은 크기·색·밝기·선명도·글자, 영상은 길이·장면 전환·움직임·자막·검은 화면, "
+        "소리는 길이·크기·무음·말소리 위치입니다. response_format의 JSON 스키마에 맞춘 답도 합니다."
     ),
     EN: (
-        "I am the reader built into Dabom (dabom-reader). I am not a language model, so I cannot converse or write. "
-        "Send pictures, video or sound as data: URIs and I say only what I measured on the CPU: size, colours, "
-        "brightness, sharpness and text of pictures; duration, cuts, motion, captions and black pictures of video; "
-        "duration, loudness, silence and speech of sound. I also answer in the JSON schema of response_format."
+        "I am the reader built into Dabom (dabom-reader). I am not a language model, so I cannot converse or "
+        "write. Send pictures, video or sound as data: URIs and I say only what I measured on the CPU: size, "
+        "colours, brightness, sharpness and text of pictures; duration, cuts, motion, captions and black "
+        "pictures of video; duration, loudness, silence and speech of sound. I also answer in the JSON "
+        "schema of response_format."
     ),
 }
 
@@ -203,8 +204,8 @@ def sound_line(heard: Heard, language: str) -> str:
     if language == KO:
         cut = "" if heard.whole else " 파일이 손상되어 읽힌 곳까지만 들었습니다."
         return (
-            f"소리: {heard.duration_s:g}초, 평균 {heard.loudness_dbfs:g} dBFS, 최고 {heard.peak_dbfs:g} dBFS, "
-            f"무음 {silence}%.{cut}"
+            f"소리: {heard.duration_s:g}초, 평균 {heard.loudness_dbfs:g} dBFS, "
+            f"최고 {heard.peak_dbfs:g} dBFS, 무음 {silence}%.{cut}"
         )
     cut = "" if heard.whole else " The file is damaged; only what could be decoded was heard."
     return (

@@ -1,7 +1,7 @@
 """One worker process: takes jobs on stdin, looks, writes readings to stdout.
 
-A process of its own, so that hostile media can neither hang nor kill the server, and so that a client that leaves
-frees its place at once. Each message is four bytes of length and msgpack.
+A process of its own, so that hostile media can neither hang nor kill the server, and so that a client that
+leaves frees its place at once. Each message is four bytes of length and msgpack.
 """
 
 from __future__ import annotations
