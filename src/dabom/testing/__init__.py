@@ -1,6 +1,7 @@
 """Real parts for tests, docs and demos: an upstream that plays back scripts and recorded answers."""
 
 from dabom.testing.ports import hanging_upstream, refusing_upstream
+from dabom.testing.processes import free_port, running, running_gateway
 from dabom.testing.recorded import load_recording, recording, recording_names
 from dabom.testing.replies import (
     chat_answer,
@@ -37,6 +38,7 @@ __all__ = [
     "cut_at",
     "drip",
     "error_reply",
+    "free_port",
     "hanging_upstream",
     "head",
     "in_turn",
@@ -46,6 +48,8 @@ __all__ = [
     "recording",
     "recording_names",
     "refusing_upstream",
+    "running",
+    "running_gateway",
     "sent_bytes",
     "sse_event",
     "sse_reply",

@@ -217,8 +217,8 @@ class Connection(asyncio.Protocol):
 def _peer_left(sock: socket.socket) -> bool:
     """Whether the other end, on this machine, has closed its socket.
 
-    While nobody reads, a FIN waits behind the unread bytes and never arrives, so the kernel's table of sockets
-    is asked. Where there is none (not Linux) the answer is no.
+    While nobody reads, a FIN waits behind the unread bytes and never arrives, so the kernel's table of
+    sockets is asked. Where there is none (not Linux) the answer is no.
     """
     try:
         table = _SOCKETS.read_text(encoding="ascii").splitlines()[1:]
