@@ -70,7 +70,7 @@ class Running:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                process_group=0,
             )
         try:
             self._wait_ready()
