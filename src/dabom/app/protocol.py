@@ -1,7 +1,8 @@
-"""uvicorn's HTTP protocol with what it lacks: a clock and a size for a request's head, and errors as JSON."""
+"""uvicorn's HTTP protocol with what it lacks: limits for a head, a body without copies, JSON errors."""
 
 from __future__ import annotations
 
+from collections import deque
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     import asyncio
 
     from dabom.gateway import Clocks, Limits
+    from dabom.gateway.asgi import Message
+
+_HIGH_WATER_BYTES = 512 * 1024
 
 
 def build_protocol(clocks: Clocks, limits: Limits) -> type[asyncio.Protocol]:
@@ -27,6 +31,39 @@ def build_protocol(clocks: Clocks, limits: Limits) -> type[asyncio.Protocol]:
     return Connection
 
 
+class _Intake:
+    """The chunks of one body between the parser and the app.
+
+    uvicorn adds each chunk to a bytearray and copies that again for the app. Here it gets what was parsed.
+    """
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+        self._wait = cycle.receive
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        cycle.receive = self.receive  # type: ignore[method-assign,assignment]
+
+    def put(self, chunk: bytes) -> None:
+        """Take a chunk from the parser."""
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        if self._size > _HIGH_WATER_BYTES:
+            self._cycle.flow.pause_reading()
+        self._cycle.message_event.set()
+
+    async def receive(self) -> Message:
+        """ASGI's `receive`; one message is one chunk."""
+        cycle = self._cycle
+        while not self._chunks:
+            message: Message = await self._wait()  # type: ignore[assignment]  # also lets the socket be read
+            if not self._chunks and (message["type"] == "http.disconnect" or not message["more_body"]):
+                return message
+        chunk = self._chunks.popleft()
+        self._size -= len(chunk)
+        return {"type": "http.request", "body": chunk, "more_body": bool(self._chunks) or cycle.more_body}
+
+
 class _Connection(HttpToolsProtocol):
     head_timeout_s: float
     max_head_bytes: int
@@ -37,10 +74,11 @@ class _Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._in_head = True
         self._refused = False
+        self._intake: _Intake | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._start_clock()
+        self._clock = self.loop.call_later(self.head_timeout_s, self._time_out)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
@@ -49,17 +87,18 @@ class _Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
-        if self._in_head:
-            self._head_bytes += len(data)
         super().data_received(data)
-        if self._in_head and self._head_bytes > self.max_head_bytes:
+        if not self._in_head or self._refused:
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > self.max_head_bytes:
             self._refuse_head()
+        elif self._clock is None:  # most heads come in one piece and need no clock
+            self._clock = self.loop.call_later(self.head_timeout_s, self._time_out)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
-        if self._clock is None:
-            self._start_clock()
         self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
@@ -68,12 +107,13 @@ class _Connection(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > self.max_head_bytes:
             self._refuse_head()
-        elif not self._refused:
+        if not self._refused:
             super().on_headers_complete()
+            self._intake = _Intake(self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        if not self._refused:
-            super().on_body(body)
+        if not self._refused and not self.cycle.response_complete and self._intake is not None:
+            self._intake.put(body)
 
     def on_message_complete(self) -> None:
         if not self._refused:
@@ -85,9 +125,6 @@ class _Connection(HttpToolsProtocol):
     def _refuse_head(self) -> None:
         self._refuse(HeadersTooLarge(f"the head of the request has more than {self.max_head_bytes:,} bytes"))
 
-    def _start_clock(self) -> None:
-        self._clock = self.loop.call_later(self.head_timeout_s, self._time_out)
-
     def _stop_clock(self) -> None:
         if self._clock is not None:
             self._clock.cancel()
@@ -95,7 +132,7 @@ class _Connection(HttpToolsProtocol):
 
     def _time_out(self) -> None:
         self._clock = None
-        if self.transport.is_closing():
+        if self.transport.is_closing() or not self._in_head:
             return
         if self._head_bytes:
             self._refuse(HeaderTimeout(f"the head of the request did not come in {self.head_timeout_s:g} s"))
@@ -107,6 +144,7 @@ class _Connection(HttpToolsProtocol):
         if self._refused:
             return
         self._refused = True
+        self._stop_clock()
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete:
             self.transport.close()  # an earlier request of this connection is being answered

@@ -34,7 +34,7 @@ _KINDS = {
 class Media(msgspec.Struct, frozen=True, omit_defaults=True):
     """One picture, video, sound or file of a request.
 
-    `bytes` is the decoded size; `sha256_head` covers the first 64 KiB as they were sent. An outside URL is
+    `bytes` is the decoded size; `sha256_head` covers the first 16 KiB as they were sent. An outside URL is
     only counted: its text may be a secret.
     """
 

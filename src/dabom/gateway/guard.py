@@ -21,8 +21,8 @@ _NEVER = float("inf")
 class Guard:
     """Ends the block that it guards with the error that is the reason of the interruption.
 
-    All clocks of a request share one timer. It is armed anew only when it rings, so that a chunk costs one
-    reading of the time.
+    All clocks of a request share one timer. It only ever moves to an earlier time, and looks around when it
+    rings: a chunk costs one reading of the time, and most requests arm it once.
     """
 
     def __init__(self) -> None:
@@ -31,6 +31,7 @@ class Guard:
         self._reason: DabomError | None = None
         self._watch: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = _NEVER
         self._started = self._loop.time()
         self._ends_at = _NEVER
         self._ended: DabomError = TotalTimeout("")
@@ -105,7 +106,6 @@ class Guard:
     def unlimit(self) -> None:
         """Stop all clocks; the client is still watched."""
         self._ends_at = self._silence_s = self._pause_s = _NEVER
-        self._arm()
 
     def touch(self) -> None:
         """Something arrived, or was taken by the client."""
@@ -131,12 +131,16 @@ class Guard:
             self._listening = False
 
     def _arm(self) -> None:
+        when = min(self._ends_at, self._touched + self._silence_s, self._pause_from + self._pause_s)
+        if when >= self._rings_at:
+            return
         if self._timer is not None:
             self._timer.cancel()
-        when = min(self._ends_at, self._touched + self._silence_s, self._pause_from + self._pause_s)
-        self._timer = None if when == _NEVER else self._loop.call_at(when, self._ring)
+        self._rings_at = when
+        self._timer = self._loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
+        self._timer, self._rings_at = None, _NEVER
         now = self._loop.time() + _CLOCK_GRAIN_S
         if now >= self._ends_at:
             self.interrupt(self._ended)

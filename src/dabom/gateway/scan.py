@@ -26,7 +26,7 @@ LONG_STRING = 1024
 """Bytes from which on the inside of a string is left out of the skeleton."""
 HEAD_BYTES = 8192
 """Bytes kept of the start of a long string: enough for the headers of pictures and most mp4 boxes."""
-DIGEST_BYTES = 65536
+DIGEST_BYTES = 16384
 """Bytes of a long string that its digest covers; all of a 1.25 MB clip would cost more than relaying it."""
 
 WHOLE_BYTES = 65536
@@ -239,7 +239,8 @@ def decode(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 def _judge(text: bytes) -> None:
     try:
-        json.loads(text, parse_constant=_refuse_constant)
+        # as a str, else it guesses UTF-16; numbers stay text, else one of 5,000 digits is a ValueError
+        json.loads(text.decode(), parse_constant=_refuse_constant, parse_int=len, parse_float=len)
     except json.JSONDecodeError as error:
         raise InvalidJson(f"the body is not well-formed JSON: {error.msg} (byte {error.pos})") from None
     except RecursionError:
