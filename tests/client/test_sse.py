@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dabom.client.sse import Event, EventReader
@@ -42,6 +42,7 @@ def test_reads_what_the_standard_says(wire: bytes, events: list[Event], end: byt
     assert _read(*(wire[i : i + 1] for i in range(len(wire)))) == events
 
 
+_UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no bug
 _lines = st.lists(
     st.one_of(
         st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), max_size=12).map(
@@ -53,6 +54,7 @@ _lines = st.lists(
 )
 
 
+@_UNTIMED
 @given(_lines, st.lists(st.sampled_from(["\n", "\r\n", "\r"]), min_size=30, max_size=30), st.data())
 def test_borders_of_pieces_change_nothing(lines: list[str], ends: list[str], data: st.DataObject) -> None:
     wire = "".join(line + end for line, end in zip(lines, ends, strict=False)).encode()
@@ -61,6 +63,7 @@ def test_borders_of_pieces_change_nothing(lines: list[str], ends: list[str], dat
     assert _read(*pieces) == _read(wire)
 
 
+@_UNTIMED
 @given(_lines)
 def test_kind_of_line_end_changes_nothing(lines: list[str]) -> None:
     ends = [b"\n", b"\r\n", b"\r"]

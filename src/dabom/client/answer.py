@@ -44,7 +44,8 @@ class _Completion(msgspec.Struct, frozen=True):
     usage: Usage | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Answer:
     """One whole answer. `raw` is the body as it came."""
 
     text: str
@@ -54,7 +55,7 @@ class Answer(msgspec.Struct, frozen=True):
     usage: Usage | None
     reasoning: str
     tool_calls: list[dict[str, Any]]
-    raw: bytes
+    raw: bytes = field(repr=False)
     request_id: str | None = None
 
     def parse(self, type_: type[T]) -> T:
