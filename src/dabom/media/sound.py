@@ -69,17 +69,19 @@ def read_sound(content: bytes, max_seconds: float = MAX_SECONDS) -> Sound | None
 
 
 def _mono_chunks(container: Any, stream: Any, faults: list[int]) -> Iterator[NDArray[np.float32]]:
-    resampler = av.AudioResampler(format="flt", layout="mono", rate=RATE_HZ)
+    # FFmpeg's own stereo to mono is 3 dB louder than either side: the two are averaged here instead.
+    stereo = stream.codec_context.channels == 2
+    resampler = av.AudioResampler(format="fltp", layout="stereo" if stereo else "mono", rate=RATE_HZ)
     try:
         for packet in container.demux(stream):
             try:
                 frames = packet.decode()
                 for frame in frames:
                     for out in resampler.resample(frame):
-                        yield out.to_ndarray().reshape(-1).astype(np.float32, copy=False)
+                        yield out.to_ndarray().mean(0, dtype=np.float32)
             except (av.FFmpegError, ValueError):
                 faults[0] += 1
         for out in resampler.resample(None):
-            yield out.to_ndarray().reshape(-1).astype(np.float32, copy=False)
+            yield out.to_ndarray().mean(0, dtype=np.float32)
     except av.FFmpegError:
         faults[0] += 1

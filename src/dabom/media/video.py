@@ -32,11 +32,12 @@ class Sampling:
     num_frames: int | None = None
     max_frames: int = MAX_SAMPLED
 
-    def times(self, duration_s: float) -> list[float]:
-        """Seconds at which a frame is wanted, ascending, at least one."""
+    def times(self, duration_s: float, step_s: float = 0.0) -> list[float]:
+        """Seconds at which a frame is wanted, ascending, at least one; `step_s` is how long the last one shows."""
         if self.num_frames is not None:
             count = max(1, min(self.num_frames, self.max_frames))
-            return [duration_s * index / max(1, count - 1) for index in range(count)] if count > 1 else [0.0]
+            last_s = max(0.0, duration_s - step_s)
+            return [last_s * index / max(1, count - 1) for index in range(count)]
         count = max(1, int(duration_s * self.fps + 1e-6))
         if count > self.max_frames:
             return [duration_s * index / self.max_frames for index in range(self.max_frames)]
@@ -148,8 +149,8 @@ def _stated_duration(container: Any, stream: Any) -> float | None:
 
 
 def _walk(container: Any, stream: Any, video: Video, sampling: Sampling) -> Iterator[Frame]:
-    wanted = sampling.times(video.stated_duration_s) if video.stated_duration_s else None
     step = 1.0 / (video.fps or 25.0)
+    wanted = sampling.times(video.stated_duration_s, step) if video.stated_duration_s else None
     start: float | None = None
     index = taken = 0
     for shown in _decode(container, stream, video):
