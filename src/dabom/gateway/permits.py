@@ -31,7 +31,7 @@ class Permits:
     @property
     def free(self) -> bool:
         """Whether a permit can be had without waiting and without passing anyone."""
-        return self.held < self.limit and not self.waiting
+        return self.held < self.limit and not self._line
 
     def hold(self, wait_s: float) -> Permit:
         """A permit for the length of an `async with`; `QueueTimeout` when none comes free in `wait_s`."""

@@ -95,7 +95,7 @@ class Relay:
 
     async def ask(self, exchange: Exchange, guard: Guard, target: Upstream, outgoing: Outgoing) -> None:
         """Send a request that has been received, and relay its answer. The caller holds the permit."""
-        self._start_clocks(guard, outgoing.facts)
+        self._start_clocks(guard, stream=outgoing.facts.stream, media=bool(outgoing.facts.media))
         headers = self._upstream_headers(exchange, target, outgoing.size)
         answer = await target.send(outgoing.method, outgoing.path, headers, outgoing.body)
         await self._answer(exchange, guard, target, answer)
@@ -109,11 +109,12 @@ class Relay:
             facts = self._facts.read(skeleton)
             exchange.record.note(facts)
             exchange.uploading = False
-            self._start_clocks(guard, facts)
+            self._start_clocks(guard, stream=facts.stream, media=bool(facts.media))
             guard.watch(exchange.receive)
 
         exchange.record.upstream = target.name
         length = upload.length or 0
+        self._start_clocks(guard, stream=True, media=True)  # until the facts are known
         async with target.permits.hold(self._clocks.acquire_timeout_s):
             try:
                 answer = await target.send(
@@ -121,7 +122,7 @@ class Relay:
                 )
                 await self._answer(exchange, guard, target, answer)
             except UpstreamError:
-                if isinstance(upload.flaw, Stalled):
+                if isinstance(upload.flaw, Stalled) and not exchange.started:
                     return False
                 if upload.flaw is not None:
                     raise upload.flaw from None
@@ -141,10 +142,14 @@ class Relay:
         exchange.record.first_byte_ms = guard.elapsed_ms()
         headers = head.for_client(answer.raw_headers, exchange.record.request_id)
         try:
+            if not 200 <= answer.status <= 599:
+                raise UpstreamBroken(f"upstream {target.name} answers with status {answer.status}")
             if exchange.started:
                 await self._continue_early(exchange, guard, target, answer)
             elif answer.status >= 400:
-                await exchange.whole(answer.status, headers, await self._error_body(guard, target, answer))
+                body = await self._error_body(guard, target, answer)
+                answer.close()
+                await exchange.whole(answer.status, headers, body)
             elif head.media_type(head.find(headers, b"content-type")) == sse.MEDIA_TYPE:
                 await exchange.start(answer.status, headers)
                 await self._relay_events(exchange, guard, target, answer)
@@ -210,8 +215,8 @@ class Relay:
             size += len(chunk)
         return b"".join(parts)[:limit]
 
-    def _start_clocks(self, guard: Guard, facts: Facts) -> None:
-        seconds = self._clocks.first_byte_s(stream=facts.stream, media=bool(facts.media))
+    def _start_clocks(self, guard: Guard, *, stream: bool, media: bool) -> None:
+        seconds = self._clocks.first_byte_s(stream=stream, media=media)
         guard.limit_total(self._clocks.total_timeout_s)
         guard.limit_silence(seconds, FirstByteTimeout(f"the upstream sent no first byte in {seconds:g} s"))
 
