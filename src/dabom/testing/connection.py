@@ -7,7 +7,7 @@ import socket
 import struct
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import httptools
 
@@ -59,9 +59,8 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - narrows the type
-        self._transport = transport
-        transport.set_write_buffer_limits(high=0)  # so that a wait for "writable" is a wait for the kernel
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not inherit
+        self._transport.set_write_buffer_limits(high=0)  # so that a wait for "writable" is a wait for the kernel
         self._writable.set()
         self._owner.opened(self)
         self.task = asyncio.get_running_loop().create_task(self._serve())
