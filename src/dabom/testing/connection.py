@@ -60,7 +60,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not inherit
-        self._transport.set_write_buffer_limits(high=0)  # so that a wait for "writable" is a wait for the kernel
+        # so that a wait for "writable" is a wait for the kernel
+        self._transport.set_write_buffer_limits(high=0)
         self._writable.set()
         self._owner.opened(self)
         self.task = asyncio.get_running_loop().create_task(self._serve())
