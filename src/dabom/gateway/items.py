@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -53,6 +53,7 @@ class ItemReader:
 
     def all(self, skeleton: Skeleton, body: bytearray) -> list[Item]:
         """The items of a JSON batch; what is wrong with the batch as a whole raises `ClientError`."""
+        skeleton = replace(skeleton, text=scan.mend(skeleton.text))  # what is found is then looked for in it
         outer = scan.decode(skeleton.text, self._batch)
         try:
             raws = self._list.decode(outer.items)
@@ -86,6 +87,7 @@ class ItemReader:
         ident = b"null"
         try:
             skeleton = scan.scan(line)
+            skeleton = replace(skeleton, text=scan.mend(skeleton.text))
             inner = self._read(skeleton.text, f"line {number}")
             _remember(inner.id, seen, f"line {number}")
             ident = bytes(inner.id)

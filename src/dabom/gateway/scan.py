@@ -33,7 +33,10 @@ WHOLE_BYTES = 65536
 """A text up to this size is its own skeleton."""
 
 _TEXT = re.compile(rb'(?:[^\\"\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
-_LONE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.S
+)
 _ESCAPE_BYTES = 6
 
 
@@ -232,9 +235,16 @@ def decode(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     except (msgspec.DecodeError, RecursionError):
         _judge(text)
     try:
-        return decoder.decode(_LONE_SURROGATE.sub(rb"\\ufffd", text))
+        return decoder.decode(mend(text))
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidJson(f"the JSON cannot be read: {error}") from None
+
+
+def mend(text: bytes) -> bytes:
+    """The same text, byte for byte as long, with U+FFFD where half of a surrogate pair stands alone."""
+    if not _SURROGATE.search(text):
+        return text
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], text)
 
 
 def _judge(text: bytes) -> None:
