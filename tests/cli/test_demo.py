@@ -84,3 +84,19 @@ async def test_without_once_the_gateway_stays_until_told_to_stop(tmp_path: Path,
     assert "curl" in shown.decode()
     _, alive = psutil.wait_procs(children, timeout=5)
     assert not alive
+
+
+@pytest.mark.timeout(240)  # reading ten clips takes 12 s of processor time, which a busy machine has late
+async def test_every_row_passes_on_the_built_in_reader(tmp_path: Path) -> None:
+    code, out, err = await _demo("--once", "--json", "--out", str(tmp_path), VLLM_BASE_URL="")
+    report = json.loads(out)
+    assert [row["passed"] for row in report["rows"]] == [True] * 6, report
+    assert (code, err.strip()) == (0, "starting the gateway")
+    assert report["batch"]["batch_ok"] == report["batch"]["count"] == report["batch"]["x_batch_total"]
+    calls = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    clip, black = (json.loads(call["answer"]) for call in calls if call["step"] in ("clip", "black"))
+    assert "검은" in black["scene"]
+    assert "검은" not in clip["scene"]
+    assert "말소리" in black["speech"]
+    assert black["on_screen_text"] == ""
+    assert clip["on_screen_text"]
