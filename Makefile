@@ -1,7 +1,7 @@
 # `make demo` and `make test` are all that a fresh machine needs: each sets everything up first.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check bench conformance format docs lock clean
+.PHONY: help setup demo test check bench conformance format docs picture lock clean
 
 BIN := .venv/bin
 
@@ -34,8 +34,12 @@ format: setup ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-docs: setup ## write the generated pages anew
+docs: setup ## write the generated pages and the transcripts of the READMEs anew
 	$(BIN)/python script/gen_docs.py
+	$(BIN)/python script/transcripts.py
+
+picture: setup ## draw the picture of the READMEs anew
+	$(BIN)/python script/picture.py
 
 lock: ## choose new versions and write requirements/*.lock
 	@bash script/lock.sh

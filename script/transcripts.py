@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "README.ko.md")
 BLOCK = re.compile(r"(?<=<!-- run -->\n```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
-PORT = re.compile(r"\b(?:127\.0\.0\.1:|--port )(\d{4})\b")
+PORT = re.compile(r"(?:127\.0\.0\.1:|--port )(\d{4})\b")
 DEFAULT_PORT = "8001"
 STARTS_IN_S = 60
 
