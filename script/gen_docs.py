@@ -51,6 +51,7 @@ REMEDIES = {
     "draining": "Try again: the gateway is being restarted.",
     "client_gone": "Nothing: it is for logs; the client left before its answer was whole.",
     "invalid_config": "Correct the setting that the message names; see [settings](settings.md).",
+    "start_failed": "Read the log that the message names; its last lines say why.",
     "ask_failed": "Read the message: it names the endpoint and what happened.",
     "connect_failed": "Check the URL that the command was given and that a server listens there.",
     "answer_broken": "Try again; when it stays, look into the log of the endpoint.",

@@ -28,6 +28,7 @@ DabomError                        500 internal_error
 │   └── Draining                  503 draining
 ├── ClientGone                    499 client_gone          nobody is left to answer
 ├── ConfigError                   500 invalid_config       raised before anything listens
+├── StartFailed                   500 start_failed         raised by the commands that start a gateway
 └── AskError                      500 ask_failed           what `dabom.client` raises for a failed request
     ├── ConnectFailed             502 connect_failed
     ├── AnswerBroken              502 answer_broken
@@ -217,6 +218,12 @@ class ConfigError(DabomError):
     """A setting is missing, wrong or contradicts another."""
 
     code = "invalid_config"
+
+
+class StartFailed(DabomError):
+    """A process that Dabom started ended, or was not ready in time; its log tells why."""
+
+    code = "start_failed"
 
 
 class AskError(DabomError):

@@ -32,6 +32,10 @@ _FAULTS = {
         "파일이나 요청이 너무 큽니다: {message}",
         "the file or the request is too large: {message}",
     ),
+    "start_failed": (
+        "게이트웨이가 뜨지 않았습니다: {message}",
+        "the gateway did not start: {message}",
+    ),
     "invalid_config": (
         "설정이 맞지 않습니다: {message}",
         "a setting is wrong: {message}",

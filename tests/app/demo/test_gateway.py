@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dabom.app.demo import GatewayNotStarted, started_gateway
+from dabom.app.demo import started_gateway
 from dabom.app.demo.gateway import free_port
 from dabom.client import Client, Item, request, user
-from dabom.errors import Refused
+from dabom.errors import Refused, StartFailed
 from dabom.testing import (
     ScriptedUpstream,
     Seen,
@@ -91,7 +91,7 @@ async def _listens(url: str) -> bool:
 
 async def test_a_gateway_that_ends_at_once_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_CONCURRENCY", "many")
-    with pytest.raises(GatewayNotStarted, match="exit code 2"):
+    with pytest.raises(StartFailed, match="exit code 2"):
         async with started_gateway(tmp_path / "log", free_port()):
             pass
     assert "VLLM_CONCURRENCY" in (tmp_path / "log").read_text()

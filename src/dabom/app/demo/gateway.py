@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from dabom.client import Client, Clocks
-from dabom.errors import DabomError
+from dabom.errors import StartFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,18 +20,12 @@ _READY_WITHIN_S = 90
 _STOP_WITHIN_S = 20
 
 
-class GatewayNotStarted(DabomError):
-    """The gateway's process ended, or was not ready in time; its log tells why."""
-
-    code = "gateway_not_started"
-
-
 @asynccontextmanager
 async def started_gateway(log: Path, port: int | None = None) -> AsyncIterator[str]:
     """The root URL of a gateway that is ready; it is stopped with SIGTERM on leaving.
 
     Without `port` it takes 8001 when that is free, else any free one. What it prints goes to `log`.
-    Raises GatewayNotStarted.
+    Raises StartFailed.
     """
     port = port or free_port(USUAL_PORT)
     await asyncio.to_thread(log.parent.mkdir, parents=True, exist_ok=True)
@@ -55,7 +49,7 @@ def free_port(wanted: int = 0) -> int:
     for port in (wanted, 0):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)) as server:
             return int(server.getsockname()[1])
-    raise GatewayNotStarted("no loopback port is free")
+    raise StartFailed("no loopback port is free")
 
 
 async def _wait_ready(process: asyncio.subprocess.Process, url: str, log: Path) -> None:
@@ -63,10 +57,12 @@ async def _wait_ready(process: asyncio.subprocess.Process, url: str, log: Path) 
         async with asyncio.timeout(_READY_WITHIN_S), Client(url, clocks=Clocks(first_byte_s=5)) as client:
             while not await client.ready():
                 if process.returncode is not None:
-                    raise GatewayNotStarted(f"it ended with exit code {process.returncode}; its log: {log}")
+                    raise StartFailed(
+                        f"the gateway ended with exit code {process.returncode}; its log: {log}"
+                    )
                 await asyncio.sleep(0.1)
     except TimeoutError:
-        raise GatewayNotStarted(f"it was not ready within {_READY_WITHIN_S} s; its log: {log}") from None
+        raise StartFailed(f"the gateway was not ready within {_READY_WITHIN_S} s; its log: {log}") from None
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
