@@ -122,7 +122,8 @@ class FactsReader:
                 continue
             source = self._lenient(raw, self._source)
             if source is not None:
-                raw = next((r for r in (source.url, source.data, source.file_data) if r is not _NULL), _NULL)
+                texts = (source.url, source.data, source.file_data)
+                raw = next((r for r in texts if bytes(r).startswith(b'"')), _NULL)
             text = bytes(raw)
             if text.startswith(b'"'):
                 yield _describe(kind, text[1:-1], skeleton)
@@ -137,9 +138,13 @@ class FactsReader:
 def _describe(kind: str, value: bytes, skeleton: Skeleton) -> Media:
     """Facts of the text of a data URI, or of bare base64 (`input_audio.data`)."""
     string = skeleton.strings.get(value)
-    head = string.head if string else value
-    size = string.end - string.start if string else len(value)
-    digest = string.digest if string else hashlib.sha256(value[: scan.DIGEST_BYTES]).hexdigest()[:16]
+    if string is None:
+        digest = hashlib.sha256(value[: scan.DIGEST_BYTES]).hexdigest()[:16]
+        head = tail = _unescape(value)
+        size = len(head)
+    else:
+        digest, head, tail = string.digest, _unescape(string.head), _unescape(string.tail)
+        size = string.end - string.start - string.surplus
     mime, comma = "", 0
     if head.startswith(b"data:"):
         comma = head.find(b",", 0, 256) + 1
@@ -147,7 +152,13 @@ def _describe(kind: str, value: bytes, skeleton: Skeleton) -> Media:
     elif b":" in head[:16]:
         return Media(kind=kind, remote=True)
     width, height = (picture_size(_decode_head(head[comma:])) or (0, 0)) if kind == "image" else (0, 0)
-    return Media(kind, mime, (size - comma) * 3 // 4, digest, width, height)
+    padding = len(tail) - len(tail.rstrip(b"="))
+    return Media(kind, mime, max(0, (size - comma - padding) * 3 // 4), digest, width, height)
+
+
+def _unescape(text: bytes) -> bytes:
+    """Base64 as it is meant; some writers of JSON escape its slashes or its padding."""
+    return text.replace(b"\\/", b"/").replace(b"\\u003d", b"=") if b"\\" in text else text
 
 
 def _decode_head(text: bytes) -> bytes:

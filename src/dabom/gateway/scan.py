@@ -26,6 +26,8 @@ LONG_STRING = 1024
 """Bytes from which on the inside of a string is left out of the skeleton."""
 HEAD_BYTES = 8192
 """Bytes kept of the start of a long string: enough for the headers of pictures and most mp4 boxes."""
+TAIL_BYTES = 12
+"""Bytes kept of the end of a long string: the padding of base64, even when it is escaped."""
 DIGEST_BYTES = 16384
 """Bytes of a long string that its digest covers; all of a 1.25 MB clip would cost more than relaying it."""
 
@@ -35,19 +37,25 @@ WHOLE_BYTES = 65536
 _TEXT = re.compile(rb'(?:[^\\"\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.S
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
 )
 _ESCAPE_BYTES = 6
 
 
 @dataclass(slots=True)
 class LongString:
-    """Where a string stands in the body (without its quotes) and how it begins."""
+    """Where a string stands in the body (without its quotes), how it begins and how it ends.
+
+    `surplus` counts the bytes that the escapes of `/` and `=` add to base64.
+    """
 
     start: int
     end: int = -1
     head: bytes = b""
+    tail: bytes = b""
     digest: str = ""
+    surplus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +142,12 @@ class Scanner:
         if not self._mark:
             self._mark = secrets.token_hex(8).encode()
         mark = b"%s-%d" % (self._mark, len(self._strings))
-        self._strings[mark] = LongString(string.start, string.start + string.size, text, string.digest())
+        end = string.start + string.size
+        self._strings[mark] = LongString(
+            string.start, end, text, string.tail, string.digest(), string.surplus
+        )
         self._kept += mark
-        self._cuts.append((len(self._kept), string.start + string.size - len(self._kept)))
+        self._cuts.append((len(self._kept), end - len(self._kept)))
         self._kept += b'"'
 
 
@@ -147,6 +158,8 @@ class _OpenString:
         self.start = start
         self.size = 0
         self.escaped = False  # the next byte belongs to a backslash
+        self.tail = b""
+        self.surplus = 0
         self._head = bytearray()
         self._hash = hashlib.sha256()
         self._rest = b""  # an escape or a character that the last chunk cut
@@ -160,6 +173,7 @@ class _OpenString:
         self.size += len(part)
         if not len(part):
             return
+        self.tail = (self.tail + part[-TAIL_BYTES:])[-TAIL_BYTES:]
         # one pass in C: as signed bytes, control characters and everything beyond ASCII lie below the space
         plain = int(np.frombuffer(part, np.int8).min()) >= 0x20 and chunk.find(b"\\", start, stop) < 0
         if plain and not self._rest:
@@ -185,6 +199,7 @@ class _OpenString:
             raise InvalidJson(
                 f"a string that starts at byte {self.start} holds a control character or a wrong escape"
             )
+        self.surplus += part.count(b"\\/", 0, good) + part.count(b"\\u003d", 0, good) * 5
         self.escaped = rest == b"\\"
         try:
             part[:good].decode()
