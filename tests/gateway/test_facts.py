@@ -1,0 +1,226 @@
+"""What is known of a request, against a plain reading of the whole of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from dabom.errors import InvalidJson
+from dabom.gateway.facts import Facts, FactsReader, Media
+from dabom.gateway.scan import DIGEST_BYTES, Scanner, scan
+
+_KINDS = {
+    "image_url": "image",
+    "image": "image",
+    "input_image": "image",
+    "video_url": "video",
+    "video": "video",
+    "audio_url": "audio",
+    "input_audio": "audio",
+    "file": "file",
+}
+
+
+def _read(text: bytes, step: int | None = None) -> Facts:
+    if step is None:
+        return FactsReader().read(scan(text))
+    scanner = Scanner()
+    for start in range(0, len(text), step):
+        scanner.feed(text[start : start + step])
+    return FactsReader().read(scanner.finish())
+
+
+def _picture(kind: str, width: int, height: int) -> bytes:
+    noise = random.Random(width).randbytes(width * height * 3)
+    file = io.BytesIO()
+    Image.frombytes("RGB", (width, height), noise).save(file, kind)
+    return file.getvalue()
+
+
+def _uri(octets: bytes, mime: str = "image/png") -> str:
+    return f"data:{mime};base64,{base64.b64encode(octets).decode()}"
+
+
+def _asked(*parts: Any, **more: Any) -> dict[str, Any]:
+    return {"model": "qwen", "messages": [{"role": "user", "content": list(parts)}], **more}
+
+
+def _plain_media(value: Any, kind: str) -> dict[str, Any] | None:
+    """Kind, MIME type, decoded size and whether it is remote, read the slow way."""
+    if isinstance(value, dict):
+        value = next((value[n] for n in ("url", "data", "file_data") if isinstance(value.get(n), str)), None)
+    if not isinstance(value, str):
+        return None
+    if not value.startswith("data:"):
+        if ":" in value[:16]:
+            return {"kind": kind, "mime": "", "bytes": 0, "remote": True}
+        return {
+            "kind": kind,
+            "mime": "",
+            "bytes": len(base64.b64decode(value, validate=True)),
+            "remote": False,
+        }
+    head, _, data = value.partition(",")
+    mime = head[5:].split(";")[0]
+    return {"kind": kind, "mime": mime, "bytes": len(base64.b64decode(data, validate=True)), "remote": False}
+
+
+def _plain_facts(text: bytes) -> dict[str, Any]:
+    body = json.loads(text)
+    media = []
+    messages = body.get("messages")
+    for message in messages if isinstance(messages, list) else []:
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else []:
+            for name, kind in _KINDS.items():
+                found = _plain_media(part.get(name), kind) if isinstance(part, dict) else None
+                if found is not None:
+                    media.append(found)
+    model = body.get("model")
+    return {
+        "size": len(text),
+        "model": model if isinstance(model, str) else None,
+        "stream": body.get("stream") is True,
+        "media": media,
+    }
+
+
+def _short(facts: Facts) -> dict[str, Any]:
+    media = [{"kind": m.kind, "mime": m.mime, "bytes": m.bytes, "remote": m.remote} for m in facts.media]
+    return {"size": facts.size, "model": facts.model, "stream": facts.stream, "media": media}
+
+
+_junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+_octets = st.integers(0, 5000).map(lambda n: random.Random(n).randbytes(n))
+_uris = st.builds(_uri, _octets, st.sampled_from(("image/png", "video/mp4", "audio/wav", "x/y;codecs=a")))
+_texts = (
+    _uris | _octets.map(lambda o: base64.b64encode(o).decode()) | st.just("https://example.com/a.png?s=1")
+)
+_sources = _texts | st.fixed_dictionaries(
+    {},
+    optional={
+        "url": _texts | st.none(),
+        "data": _texts,
+        "file_data": _texts,
+        "format": st.just("wav"),
+        "detail": _junk,
+    },
+)
+_parts = _junk | st.dictionaries(st.sampled_from(("type", "text", *_KINDS)), _sources | _junk, max_size=3)
+_messages = st.lists(
+    _junk | st.fixed_dictionaries({"content": st.lists(_parts, max_size=3) | _junk, "role": _junk}),
+    max_size=3,
+)
+_bodies = st.fixed_dictionaries(
+    {},
+    optional={
+        "model": st.text(max_size=20) | _junk,
+        "stream": st.booleans() | _junk,
+        "messages": _messages | _junk,
+        "tools": _junk,
+    },
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(_bodies, st.booleans(), st.sampled_from((None, 2, 4)), st.integers(7, 4000))
+def test_facts_are_those_of_a_plain_reading(
+    body: dict[str, Any], ascii_only: bool, indent: int | None, step: int
+) -> None:
+    text = json.dumps(body, ensure_ascii=ascii_only, indent=indent).encode("utf-8", "surrogatepass")
+    try:
+        expected = _plain_facts(text)
+    except (ValueError, UnicodeDecodeError):
+        return  # a text that stands where media would, and is none
+    assert _short(_read(text)) == expected
+    assert _short(_read(text, step)) == expected
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF"])
+@pytest.mark.parametrize("size", [(7, 5), (640, 360)])
+@pytest.mark.parametrize("step", [None, 4096, 65_536])
+def test_a_picture_is_described_from_its_first_bytes(
+    kind: str, size: tuple[int, int], step: int | None
+) -> None:
+    octets = _picture(kind, *size)
+    uri = _uri(octets, f"image/{kind.lower()}")
+    facts = _read(json.dumps(_asked({"type": "image_url", "image_url": {"url": uri}})).encode(), step)
+    digest = hashlib.sha256(uri.encode()[:DIGEST_BYTES]).hexdigest()[:16]
+    assert facts.media == (Media("image", f"image/{kind.lower()}", len(octets), digest, *size),)
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("blocks", [3, 40_000])
+@pytest.mark.parametrize("style", ["plain", "slashes", "equals"])
+def test_the_size_is_that_of_the_decoded_media(padding: int, blocks: int, style: str) -> None:
+    octets = random.Random(5).randbytes(blocks * 3 - padding)
+    text = json.dumps(_asked({"type": "video_url", "video_url": {"url": _uri(octets, "video/mp4")}})).encode()
+    if style == "slashes":  # as PHP writes JSON
+        text = text.replace(b"/", b"\\/")
+    elif style == "equals":  # as Gson writes it
+        text = text.replace(b"=", b"\\u003d")
+    for step in (None, 1000, 65_536):
+        (media,) = _read(text, step).media
+        assert (media.kind, media.mime, media.bytes) == ("video", "video/mp4", len(octets))
+
+
+def test_a_picture_with_escaped_slashes_still_has_a_size() -> None:
+    octets = _picture("PNG", 64, 48)
+    text = json.dumps(_asked({"type": "image_url", "image_url": {"url": _uri(octets)}}))
+    (media,) = _read(text.replace("/", "\\/").encode()).media
+    assert (media.width, media.height, media.mime) == (64, 48, "image/png")
+
+
+def test_sound_and_files_come_as_bare_base64() -> None:
+    sound = base64.b64encode(b"RIFF" + bytes(5000)).decode()
+    facts = _read(
+        json.dumps(
+            _asked(
+                {"type": "input_audio", "input_audio": {"data": sound, "format": "wav"}},
+                {
+                    "type": "file",
+                    "file": {"file_data": _uri(b"%PDF-1.7", "application/pdf"), "filename": "secret"},
+                },
+            )
+        ).encode()
+    )
+    assert [(m.kind, m.mime, m.bytes) for m in facts.media] == [
+        ("audio", "", 5004),
+        ("file", "application/pdf", 8),
+    ]
+    assert "secret" not in repr(facts)
+
+
+def test_an_outside_url_is_only_counted() -> None:
+    url = "https://user:secret@example.com/clip.mp4?token=secret"
+    facts = _read(json.dumps(_asked({"type": "video_url", "video_url": {"url": url}})).encode())
+    assert facts.media == (Media("video", remote=True),)
+    assert "secret" not in repr(facts)
+
+
+def test_the_last_of_two_equal_names_counts() -> None:
+    assert _read(b'{"model":"a","stream":false,"stream":true,"model":"b"}').model == "b"
+    assert _read(b'{"model":"a","stream":false,"stream":true,"model":"b"}').stream
+
+
+def test_a_model_with_half_a_surrogate_pair_leaves_the_rest_as_it_is() -> None:
+    assert _read(b'{"model":"\\ud83d\\ude00 \\\\ud800","x":"\\ud800"}').model == "😀 \\ud800"
+
+
+@pytest.mark.parametrize("text", [b"[]", b'"a"', b"1", b"null", b"", b"{", b"{}{}", b'{"a":NaN}'])
+def test_a_body_that_is_no_object_is_refused(text: bytes) -> None:
+    with pytest.raises(InvalidJson):
+        _read(text)
