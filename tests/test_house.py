@@ -202,6 +202,8 @@ def is_empty_container(node: ast.expr | None) -> bool:
 def work_at_import(folder: Path) -> list[str]:
     found = []
     for name, path in sources(folder):
+        if path.name == "__main__.py":  # it is run, never imported
+            continue
         tree = parse(path)
         found += [f"{name}:{n.lineno} global" for n in ast.walk(tree) if isinstance(n, ast.Global)]
         for statement in at_runtime(tree.body):
