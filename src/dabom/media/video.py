@@ -33,7 +33,7 @@ class Sampling:
     max_frames: int = MAX_SAMPLED
 
     def times(self, duration_s: float, step_s: float = 0.0) -> list[float]:
-        """Seconds at which a frame is wanted, ascending, at least one; `step_s` is how long the last one shows."""
+        """Seconds at which a frame is wanted, ascending, at least one; the last frame shows for `step_s`."""
         if self.num_frames is not None:
             count = max(1, min(self.num_frames, self.max_frames))
             last_s = max(0.0, duration_s - step_s)

@@ -100,7 +100,7 @@ class ReaderApp:
             del body
             reading = await self._read_while_connected(ask, receive)
             if reading.fault is not None:
-                raise (DabomError if reading.broken else InvalidMedia)(reading.fault)
+                raise (DabomError if reading.broken else InvalidMedia)(reading.fault, param=reading.param)
             answer = answers.make_answer(ask, reading.content, reading.media_tokens)
             if answer.prompt_tokens > MAX_MODEL_LEN:
                 raise ClientError(

@@ -76,18 +76,25 @@ class Filler:
         topic = (
             topic_of(str(schema.get("title", ""))) or topic or topic_of(str(schema.get("description", "")))
         )
-        if "const" in schema:
-            yield schema["const"]
-            return
-        if "enum" in schema:
-            yield from self._choices(schema["enum"], topic)
-            return
-        for merged in self._branches(schema):
-            for kind in self._kinds(merged, topic):
-                try:
-                    yield self._make(kind, merged, topic, depth)
-                except Unfillable:
-                    continue
+        branches = self._branches(schema)
+        if not self._topics.get(topic or "") and ("anyOf" in schema or "oneOf" in schema):
+            # Nothing measured: null before an invented value; an object first, as its parts may be known.
+            ranks = {"object": 0, "null": 1}
+            branches = iter(sorted(branches, key=lambda each: ranks.get(str(each.get("type")), 2)))
+        for merged in branches:
+            if "const" in merged:
+                yield merged["const"]
+            elif "enum" in merged:
+                yield from self._choices(merged["enum"], topic)
+            else:
+                yield from self._made(merged, topic, depth)
+
+    def _made(self, schema: dict[str, Any], topic: str | None, depth: int) -> Iterator[Any]:
+        for kind in self._kinds(schema, topic):
+            try:
+                yield self._make(kind, schema, topic, depth)
+            except Unfillable:
+                continue
 
     def _choices(self, choices: list[Any], topic: str | None) -> Iterator[Any]:
         measured = self._topics.get(topic or "")

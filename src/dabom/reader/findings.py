@@ -116,10 +116,11 @@ class Job(msgspec.Struct, frozen=True):
 class Reading(msgspec.Struct, frozen=True):
     """A worker's answer: the text and the media's token count, or what is wrong with the request.
 
-    `broken` says that the fault is the reader's own.
+    `param` names the part of the request at fault, `broken` says that the fault is the reader's own.
     """
 
     content: str = ""
     media_tokens: int = 0
     fault: str | None = None
+    param: str | None = None
     broken: bool = False

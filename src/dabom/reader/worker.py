@@ -46,7 +46,7 @@ def serve(jobs: BinaryIO, readings: BinaryIO, reader: Reader) -> None:
         try:
             found = reader.read(job)
         except ClientError as fault:
-            found = Reading(fault=fault.message)
+            found = Reading(fault=fault.message, param=fault.param)
         except MemoryError:
             found = Reading(fault="media needs more memory than the reader may use")
         except Exception as fault:  # noqa: BLE001 - a fault of the reader itself; its message could hold what was read
