@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from dabom import __version__
 from dabom.errors import ClientError, MethodNotAllowed, NotFound
 from dabom.gateway.openapi import DESCRIPTION, add_relayed_paths
+from dabom.gateway.redoc import add_redoc
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 def build_pages(gateway: Gateway) -> FastAPI:
     """The FastAPI app behind everything that is not relayed."""
-    pages: FastAPI = FastAPIOffline(title="Dabom", version=__version__, description=DESCRIPTION)
+    pages: FastAPI = FastAPIOffline(
+        title="Dabom", version=__version__, description=DESCRIPTION, redoc_url=None
+    )
+    add_redoc(pages)
     make_schema = pages.openapi
 
     @pages.get("/healthz", tags=["operation"], summary="Is the gateway up?")
