@@ -156,7 +156,8 @@ def run_case(case: Case, concurrency: int) -> Found:
             seconds = time.monotonic() - began
             peak_mb = gateway.peak_rss_mb()
     limit_mb = case.limit_mb(total)
-    return Found(case.title, total / 1e6, idle_mb, peak_mb, limit_mb, seconds, wrong)
+    title = f"{case.items} items {case.title}"
+    return Found(title, total / 1e6, idle_mb, peak_mb, limit_mb, seconds, wrong)
 
 
 async def _bounded(port: int, case: Case, body: bytes, total: int) -> str:
@@ -188,16 +189,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     part = 10 if args.quick else 1
     cases = [
-        Case("128 items as one JSON batch", 128 // part),
-        Case("500 items as NDJSON, read while sending", 500 // part, ndjson=True),
-        Case("500 items as NDJSON, read after sending", 500 // part, ndjson=True, late=True),
+        Case("as one JSON batch", 128 // part),
+        Case("as NDJSON, read while sending", 500 // part, ndjson=True),
+        Case("as NDJSON, read after sending", 500 // part, ndjson=True, late=True),
     ]
     found: list[Found] = []
     try:
         all_peers()["dabom"].install()
         for case in cases:
             found.append(run_case(case, args.concurrency))
-            print(f"{case.title}: {found[-1].peak_mb:.0f} MB {found[-1].wrong}", file=sys.stderr, flush=True)
+            print(
+                f"{found[-1].title}: {found[-1].peak_mb:.0f} MB {found[-1].wrong}",
+                file=sys.stderr,
+                flush=True,
+            )
     except (Unavailable, LaunchError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
