@@ -8,7 +8,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from dabom.testing import ScriptedUpstream, load_recording, recording, recording_names
+from dabom.testing import ScriptedUpstream, recording
+from dabom.testing.recorded import load_recording, recording_names
 
 WHOLE = [name for name in recording_names() if load_recording(name).then != "stall"]
 

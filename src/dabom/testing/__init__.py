@@ -2,7 +2,7 @@
 
 from dabom.testing.ports import hanging_upstream, refusing_upstream
 from dabom.testing.processes import free_port, running, running_gateway
-from dabom.testing.recorded import load_recording, recording, recording_names
+from dabom.testing.recorded import recording
 from dabom.testing.replies import (
     chat_answer,
     chat_events,
@@ -43,10 +43,8 @@ __all__ = [
     "head",
     "in_turn",
     "json_reply",
-    "load_recording",
     "raw_reply",
     "recording",
-    "recording_names",
     "refusing_upstream",
     "running",
     "running_gateway",

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The tests that concern an upstream, against real servers: llama.cpp, and vLLM on the CPU with tiny random models.
+# Where vLLM cannot be had it says "skipped: <reason>" and ends with 0. Arguments go to pytest.
+#
+#   DABOM_VLLM=/path/to/folder     where vLLM's environment, models and media are kept (default: .vllm)
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+readonly home=$(realpath -m "${DABOM_VLLM:-.vllm}")
+readonly here=script/conformance
+
+say() { printf 'conformance: %s\n' "$*" >&2; }
+skip() { printf 'skipped: %s\n' "$*"; exit 0; }
+
+say "llama.cpp"
+.venv/bin/python -m pytest tests/llama_cpp -q
+
+say "vLLM"
+if ! reason=$("$here/install_vllm.sh" "$home"); then skip "${reason:-vLLM could not be installed}"; fi
+for model in qwen3_vl qwen3_omni; do
+  if [ ! -f "$home/models/$model/done" ]; then
+    "$home/bin/python" -m script.conformance.$model "$home/models/$model" >&2
+    touch "$home/models/$model/done"
+  fi
+done
+.venv/bin/python -m script.conformance.media "$home/media"
+DABOM_VLLM=$home .venv/bin/python -m pytest tests/conformance -m conformance --timeout 400 -q "$@"

@@ -1,3 +1,0 @@
-import uvloop
-def pytest_asyncio_loop_factories(config, item):
-    return {"uvloop": uvloop.new_event_loop}
