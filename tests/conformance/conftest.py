@@ -1,0 +1,181 @@
+"""vLLM on the CPU with tiny random models, and gateways in front of it. Run by script/conformance/run.sh."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+
+from dabom.testing import free_port, running, running_gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SERVE = Path(__file__).parents[2] / "script" / "conformance" / "serve_vllm.sh"
+START_WITHIN_S = 300  # 25 s on a quiet machine; the first start also fills caches
+KEY = "sk-conformance"
+VOLATILE = ("id", "created")
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    kind: str
+    body: bytes
+    headers: Any
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def text(self) -> str:
+        return str(self.json["choices"][0]["message"]["content"])
+
+    @property
+    def events(self) -> list[Any]:
+        """The JSON events of a stream."""
+        lines = [
+            event.removeprefix(b"data: ") for event in self.body.split(b"\n\n") if event.startswith(b"data: ")
+        ]
+        return [json.loads(line) for line in lines if line != b"[DONE]"]
+
+    @property
+    def same(self) -> Any:
+        """Status, content type and body, without what differs from call to call."""
+        if self.kind == "text/event-stream":
+            body = [strip(event) for event in self.events]
+            return self.status, self.kind, body, self.body.endswith(b"data: [DONE]\n\n")
+        return self.status, self.kind, strip(json.loads(self.body))
+
+
+def strip(obj: Any) -> Any:
+    """Without ids and times, also those of tool calls."""
+    if isinstance(obj, dict):
+        return {key: strip(value) for key, value in obj.items() if key not in VOLATILE}
+    return [strip(value) for value in obj] if isinstance(obj, list) else obj
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A server, and a gateway in front of it."""
+
+    server: str
+    gateway: str
+    key: str | None = None
+
+    async def post(self, root: str, body: Any, path: str = "/v1/chat/completions", **headers: str) -> Answer:
+        """`body` is sent as it is when it is bytes. `headers` may replace the JSON content type."""
+        octets = body if isinstance(body, bytes) else json.dumps(body).encode()
+        sent = {"content-type": "application/json", **{k.replace("_", "-"): v for k, v in headers.items()}}
+        async with aiohttp.request("POST", root + path, data=octets, headers=sent) as answer:
+            return Answer(answer.status, answer.content_type, await answer.read(), answer.headers)
+
+    async def both(self, body: Any, **headers: str) -> Answer:
+        """Ask the server and the gateway; the answers must be the same."""
+        key = {"authorization": f"Bearer {self.key}"} if self.key else {}
+        direct = await self.post(self.server, body, **key, **headers)
+        relayed = await self.post(self.gateway, body, **headers)
+        assert relayed.same == direct.same
+        return relayed
+
+    async def running(self) -> float:
+        """How many requests vLLM works on."""
+        async with aiohttp.request("GET", f"{self.server}/metrics") as answer:
+            lines = (await answer.text()).splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:num_requests_running{"))
+
+
+@dataclass(frozen=True)
+class Media:
+    """Parts of a message from the files of script/conformance/media.py."""
+
+    folder: Path
+
+    def octets(self, name: str) -> bytes:
+        return (self.folder / name).read_bytes()
+
+    def image(self, source: str | bytes = "square.png", kind: str = "image/png") -> Any:
+        return {"type": "image_url", "image_url": {"url": self._uri(source, kind)}}
+
+    def clip(self, source: str | bytes = "silent.mp4") -> Any:
+        return {"type": "video_url", "video_url": {"url": self._uri(source, "video/mp4")}}
+
+    def sound(self, source: str | bytes = "tone.wav") -> Any:
+        octets = self.octets(source) if isinstance(source, str) else source
+        encoded = base64.b64encode(octets).decode()
+        return {"type": "input_audio", "input_audio": {"data": encoded, "format": "wav"}}
+
+    def _uri(self, source: str | bytes, kind: str) -> str:
+        octets = self.octets(source) if isinstance(source, str) else source
+        return f"data:{kind};base64,{base64.b64encode(octets).decode()}"
+
+
+@pytest.fixture(scope="session")
+def home() -> Path:
+    folder = os.environ.get("DABOM_VLLM")
+    if folder is None:
+        pytest.skip("needs vLLM: make conformance")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def media(home: Path) -> Media:
+    return Media(home / "media")
+
+
+@pytest.fixture(scope="session")
+def start(home: Path) -> Any:
+    @contextlib.contextmanager
+    def start_pair(
+        model: str, *flags: str, key: str | None = None, **settings: str
+    ) -> Iterator[tuple[Pair, int]]:
+        """A vLLM of its own with a gateway; yields them and the server's process id."""
+        port = free_port()
+        command = ["bash", str(SERVE), str(home / "models" / model), "tiny", str(port), *flags]
+        command += ["--api-key", key] if key else []
+        server = f"http://127.0.0.1:{port}"
+        env = {**os.environ, "DABOM_VLLM": str(home)}
+        settings |= {"VLLM_API_KEY": key} if key else {}
+        with (
+            running(command, f"{server}/health", env=env, within_s=START_WITHIN_S) as child,
+            running_gateway(f"{server}/v1", **settings) as gateway,
+        ):
+            yield Pair(server, gateway, key), child.pid
+
+    return start_pair
+
+
+@pytest.fixture(scope="session")
+def vl(start: Callable[..., Any]) -> Iterator[Pair]:
+    """Qwen3-VL: text, pictures, clips."""
+    with start("qwen3_vl", "--limit-mm-per-prompt", '{"image":4,"video":1}') as (pair, _):
+        yield pair
+
+
+@pytest.fixture(scope="session")
+def omni(start: Callable[..., Any]) -> Iterator[Pair]:
+    """Qwen3-Omni, behind a key: sound too. Its media cache is off, since with it a clip can lose its sound."""
+    limits = '{"image":4,"video":1,"audio":2}'
+    flags = ("--limit-mm-per-prompt", limits, "--mm-processor-cache-gb", "0")
+    with start("qwen3_omni", *flags, key=KEY) as (pair, _):
+        yield pair
+
+
+@pytest.fixture(scope="session")
+def request_of() -> Callable[..., Any]:
+    def build(content: Any, **more: Any) -> Any:
+        """A request at temperature 0. `content` is a text, or a list of parts and texts."""
+        if isinstance(content, list):
+            content = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+        fixed = {"model": "tiny", "temperature": 0, "max_tokens": 16}
+        return {**fixed, "messages": [{"role": "user", "content": content}], **more}
+
+    return build
