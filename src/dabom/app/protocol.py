@@ -11,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from dabom.errors import ClientError, DabomError, HeadersTooLarge, HeaderTimeout
 from dabom.gateway import ABORT
+from dabom.gateway.headers import request_id
 
 if TYPE_CHECKING:
     import asyncio
@@ -151,6 +152,7 @@ class _Connection(HttpToolsProtocol):
             return
         body = msgspec.json.encode(error.body())
         line = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
-        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        self.transport.write(line.encode() + head.encode() + body)
+        fields = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
+        ident = f"x-request-id: {request_id(self.headers or [])}\r\n\r\n"
+        self.transport.write((line + fields + ident).encode() + body)
         self.transport.close()

@@ -57,7 +57,7 @@ def for_upstream(headers: Headers, request_id: str, authorization: str | None) -
     """What the upstream gets of the client's headers. `authorization` replaces the client's own."""
     named = _named_by_connection(headers)
     kept = [
-        (key.decode("latin-1"), value.decode("latin-1"))
+        (key.decode("latin-1"), _text(value))
         for key, value in headers
         if key not in _NOT_UPSTREAM and key not in named
     ]
@@ -98,6 +98,14 @@ def content_length(headers: Headers) -> int | None:
 def retry_after(seconds: float) -> Mapping[bytes, bytes]:
     """The header that says when to come back."""
     return {b"retry-after": str(max(1, round(seconds))).encode()}
+
+
+def _text(value: bytes) -> str:
+    """A value as aiohttp wants it; it writes UTF-8, so that only UTF-8 arrives as it was sent."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
