@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from dabom.app import Settings
     from dabom.gateway import Gateway
     from dabom.gateway.permits import Permits
     from dabom.testing.upstream import Script
@@ -276,9 +277,25 @@ async def _log_pipe() -> AsyncIterator[tuple[int, _LogPipe]]:
         transport.close()
 
 
+class _Server(Server):
+    """Stops as soon as it is told to; uvicorn looks ten times a second, and there are many tests."""
+
+    def __init__(self, gateway: Gateway, settings: Settings) -> None:
+        super().__init__(gateway, settings, settings.gateway().clocks)
+        self._stopped = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self._stopped.wait()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stopped.set()
+
+
 @asynccontextmanager
-async def _listening(gateway: Gateway, settings: Any) -> AsyncIterator[int]:
-    server = Server(gateway, settings, settings.gateway().clocks)
+async def _listening(gateway: Gateway, settings: Settings) -> AsyncIterator[int]:
+    server = _Server(gateway, settings)
     serving = asyncio.create_task(server.serve())
     try:
         async with asyncio.timeout(WITHIN_S):
@@ -287,7 +304,7 @@ async def _listening(gateway: Gateway, settings: Any) -> AsyncIterator[int]:
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
         gateway.cut()
-        server.should_exit = True
+        server.stop()
         try:
             async with asyncio.timeout(WITHIN_S):
                 await asyncio.shield(serving)
