@@ -6,9 +6,11 @@ receive -> read facts -> choose a target -> wait for a permit -> relay -> accoun
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from dabom.errors import FirstByteTimeout, IdleTimeout, UnsupportedMediaType, UpstreamBroken, UpstreamError
 from dabom.gateway import headers as head
@@ -256,7 +258,16 @@ class Relay:
             return
         body = await self._error_body(guard, target, answer)
         exchange.record.code = UpstreamBroken.code
-        await exchange.write(sse.data_event(body.replace(b"\r", b"").replace(b"\n", b" ")))
+        await exchange.write(_refusal_event(target, answer.status, body))
+
+
+def _refusal_event(target: Upstream, status: int, body: bytes) -> bytes:
+    """An upstream's error as an event: its own JSON on one line, or ours where a client would find no error."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        refusal = msgspec.json.decode(body)
+        if isinstance(refusal, dict) and refusal.get("error"):
+            return sse.data_event(body.replace(b"\r", b" ").replace(b"\n", b" "))
+    return sse.error_event(UpstreamBroken(f"upstream {target.name} answers {status} and no stream"))
 
 
 def upstream_headers(
