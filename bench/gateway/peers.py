@@ -43,6 +43,7 @@ http {{
 _LITELLM_CONF: Final = """model_list:
   - model_name: qwen
     litellm_params: {{model: openai/qwen, api_base: "http://{upstream}/v1", api_key: none}}
+general_settings: {{master_key: sk-bench-only-not-secret}}
 """
 
 
@@ -166,7 +167,12 @@ def _launch_litellm(upstream: str) -> Launch:
     (home / "bench.yaml").write_text(_LITELLM_CONF.format(upstream=upstream))
     argv = (str(home / "bin/litellm"), "--config", str(home / "bench.yaml"), "--host", "127.0.0.1")
     offline = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
-    return Launch("litellm", (*argv, "--port", str(port), "--num_workers", "1"), port, offline, ready_s=120)
+    listen = ("--port", str(port), "--num_workers", "1")
+    return Launch("litellm", (*argv, *listen), port, offline, ready_s=120, ready_path="/health/liveliness")
+
+
+def _litellm_headers(_upstream: str) -> tuple[str, ...]:
+    return ("Authorization: Bearer sk-bench-only-not-secret",)
 
 
 def _launch_portkey(upstream: str) -> Launch:
@@ -200,6 +206,12 @@ def all_peers() -> dict[str, Peer]:
         Peer("vllm-router", lambda: _install_python("vllm-router", "vllm-router"), _launch_vllm_router),
         Peer("smg", lambda: _install_python("smg", "smg"), _launch_smg, restarts=True),
         Peer("portkey", _install_portkey, _launch_portkey, _portkey_headers, loose=True),
-        Peer("litellm", lambda: _install_python("litellm", "litellm"), _launch_litellm, loose=True),
+        Peer(
+            "litellm",
+            lambda: _install_python("litellm", "litellm"),
+            _launch_litellm,
+            _litellm_headers,
+            loose=True,
+        ),
     ]
     return {peer.name: peer for peer in peers}
