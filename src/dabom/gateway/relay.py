@@ -262,7 +262,7 @@ class Relay:
 
 
 def _refusal_event(target: Upstream, status: int, body: bytes) -> bytes:
-    """An upstream's error as an event: its own JSON on one line, or ours where a client would find no error."""
+    """An upstream's error as an event: its own JSON on one line, or ours where a client would find none."""
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
         refusal = msgspec.json.decode(body)
         if isinstance(refusal, dict) and refusal.get("error"):
