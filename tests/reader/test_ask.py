@@ -71,7 +71,7 @@ def test_sampling_like_vllm() -> None:
     assert sampled() == (2.0, None)
     assert sampled(num_frames=8) == (2.0, 8)
     assert sampled(fps=4, num_frames=8) == (4.0, None)
-    assert sampled(num_frames=-1)[0] > 30
+    assert sampled(num_frames=-1) == (2.0, 256)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,7 @@ def test_sampling_like_vllm() -> None:
         (user("x", response_format={"type": "yaml"}), "json_schema"),
         (user("x", media_io_kwargs={"video": {"fps": 0}}), "fps must be above 0"),
         (user("x", media_io_kwargs={"video": {"num_frames": 0}}), "num_frames"),
+        (user("x", media_io_kwargs={"video": {"duration": -1}}), "duration must be above 0"),
         (user([{"type": "file"}]), "Unknown part type: file"),
         (user([{"type": "image_url"}]), "needs a data: URI"),
         (user([{"type": "input_audio", "input_audio": "x"}]), "base64"),

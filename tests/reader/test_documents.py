@@ -24,7 +24,7 @@ LIGHT = Light(0.4, 0.3, 200.0, [("blue", 0.6), ("grey", 0.3)], black=False, blan
 HEARD = Heard(6.0, 16000, 1, "aac", True, -22.0, -4.0, 0.1, [], [Span(0.4, 5.6)], None)
 SEEN = Watched(
     6.0, 640, 360, 25.0, 150, 12, LIGHT, 0, [3.2], 0.2,
-    [Caption("서울 첫눈", 0.0, 3.2, (10, 290, 390, 330), 96.0)], True, True, True, HEARD,
+    [Caption("서울 첫눈", 0.0, 3.2, (10, 290, 390, 330), 96.0)], True, True, True, True, HEARD,
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 @pytest.fixture(scope="module")
 def watched(truth: dict[str, Any], text_reader: TextReader, listener: Listener) -> list[Watched]:
     files = [SAMPLES / clip["file"] for clip in truth["clips"]]
-    return [watch([file.read_bytes()], Sampling(), text_reader, listener) for file in files]
+    return [watch(file.read_bytes(), Sampling(), text_reader, listener) for file in files]
 
 
 def likeness(one: str, other: str) -> float:
@@ -78,7 +78,7 @@ def test_silence_after_the_last_sentence_is_heard(truth: dict[str, Any], watched
 def test_black_picture_with_the_same_speech(
     truth: dict[str, Any], watched: list[Watched], text_reader: TextReader, listener: Listener
 ) -> None:
-    black = watch([(SAMPLES / truth["blackout"]["file"]).read_bytes()], Sampling(), text_reader, listener)
+    black = watch((SAMPLES / truth["blackout"]["file"]).read_bytes(), Sampling(), text_reader, listener)
     assert black.light.black
     assert black.black_frames == black.sampled == 12
     assert black.captions == []

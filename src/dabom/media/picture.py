@@ -10,8 +10,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from dabom.errors import InvalidMedia
 from dabom.media.headers import picture_size, sniff
+from dabom.media.limits import MAX_PIXELS
 
-MAX_PIXELS = 50_000_000
 _HEAD_BYTES = 65_536
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
 _KINDS = "PNG, JPEG, WebP, GIF, BMP, TIFF or AVIF"

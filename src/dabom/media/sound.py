@@ -11,6 +11,7 @@ import numpy as np
 
 from dabom.errors import InvalidMedia
 from dabom.media.containers import open_container
+from dabom.media.limits import MAX_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RATE_HZ = 16_000
-MAX_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ def read_sound(content: bytes, max_seconds: float = MAX_SECONDS) -> Sound | None
                 return None
             raise InvalidMedia("file holds no sound track")
         stream = container.streams.audio[0]
+        if stream.codec_context is None:
+            raise InvalidMedia("sound is coded in a way that is not read")
         chunks: list[NDArray[np.float32]] = []
         seen, faults = 0, [0]
         for chunk in _mono_chunks(container, stream, faults):

@@ -13,15 +13,11 @@ from PIL import Image
 
 from dabom.errors import InvalidMedia
 from dabom.media.containers import open_container
+from dabom.media.limits import DEFAULT_FPS, MAX_FRAME_PIXELS, MAX_SAMPLED, MAX_SECONDS
 from dabom.media.picture import read_picture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-MAX_SECONDS = 600.0
-MAX_FRAME_PIXELS = 36_000_000
-DEFAULT_FPS = 2.0
-MAX_SAMPLED = 256
 
 
 @dataclass(frozen=True)
@@ -107,6 +103,8 @@ def open_video(content: bytes, sampling: Sampling, max_seconds: float = MAX_SECO
             raise InvalidMedia("file holds no picture track")
         stream = pictures[0]
         stream.thread_type = "AUTO"
+        if stream.codec_context is None:
+            raise InvalidMedia("video is coded in a way that is not read")
         width, height = stream.codec_context.width, stream.codec_context.height
         if width < 1 or height < 1:
             raise InvalidMedia("video states no picture size")

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from dabom.errors import ClientError, ModelNotFound
+from dabom.media.limits import DEFAULT_FPS, MAX_SAMPLED, MAX_SECONDS
 from dabom.reader.findings import Job, MediaPart
 from dabom.reader.settings import MAX_MODEL_LEN, MODEL_ALIAS, MODEL_ID
 from dabom.reader.words import language_of
@@ -78,12 +79,14 @@ def read_ask(body: bytes, max_parts: int) -> Ask:
     last_user = next(
         (texts[at] for at in reversed(range(len(texts))) if found.messages[at].role == "user"), ""
     )
-    fps, frames = _read_sampling(found.media_io_kwargs)
+    video = _read_video_kwargs(found.media_io_kwargs)
+    fps, frames = _read_sampling(video)
     job = Job(
         parts=parts,
         language=language_of(last_user),
         fps=fps,
         num_frames=frames,
+        duration_s=_read_duration(video),
         sound_asked=(found.mm_processor_kwargs or {}).get("use_audio_in_video") is True,
         json_mode=_json_mode(found.response_format),
         schema=_read_schema(found.response_format),
@@ -177,27 +180,39 @@ def _media_of(part: dict[str, Any]) -> MediaPart:
     return MediaPart(_MEDIA[name], url)
 
 
-def _read_sampling(kwargs: dict[str, Any] | None) -> tuple[float, int | None]:
+def _read_video_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
     video = (kwargs or {}).get("video") or {}
     if not isinstance(video, dict):
         raise ClientError("media_io_kwargs.video must be an object", param="media_io_kwargs")
-    fps, frames = video.get("fps"), video.get("num_frames")
-    if fps is not None and (
-        isinstance(fps, bool) or not isinstance(fps, int | float) or not 0 < fps <= _MAX_FPS
-    ):
-        raise ClientError(
-            f"media_io_kwargs.video.fps must be above 0, at most {_MAX_FPS:g}", param="media_io_kwargs"
-        )
-    if frames is not None and (
-        isinstance(frames, bool) or not isinstance(frames, int) or frames < -1 or not frames
-    ):
+    return video
+
+
+def _read_sampling(video: dict[str, Any]) -> tuple[float, int | None]:
+    fps, frames = _read_number(video, "fps", _MAX_FPS), video.get("num_frames")
+    if frames is not None and (type(frames) is not int or frames < -1 or frames == 0):
         raise ClientError(
             "media_io_kwargs.video.num_frames must be -1 or at least 1", param="media_io_kwargs"
         )
     # As in vLLM: fps decides when it is given, and -1 means "as many as there are".
     if frames is None or fps is not None:
-        return float(fps or 2.0), None
-    return (_MAX_FPS, None) if frames == -1 else (2.0, frames)
+        return fps or DEFAULT_FPS, None
+    return DEFAULT_FPS, MAX_SAMPLED if frames == -1 else frames
+
+
+def _read_duration(video: dict[str, Any]) -> float | None:
+    """The duration of a clip that comes as a list of pictures."""
+    return _read_number(video, "duration", MAX_SECONDS)
+
+
+def _read_number(video: dict[str, Any], name: str, most: float) -> float | None:
+    value = video.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+        raise ClientError(
+            f"media_io_kwargs.video.{name} must be above 0, at most {most:g}", param="media_io_kwargs"
+        )
+    return float(value)
 
 
 def _json_mode(wanted: _Format | None) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dabom.reader.text import TextReader
 
-MAX_READS = 160
+MAX_READS = 100
 MAX_FRAME_REGIONS = 16
 _SAME_LOOK = 0.9
 _SNAP_S = 0.1
@@ -34,7 +34,7 @@ class _Track:
     line: TextLine | None
     start_s: float
     last_s: float
-    seen: int = 1
+    seen: int = 0
 
 
 class CaptionTracker:
@@ -45,6 +45,7 @@ class CaptionTracker:
         self._open: list[_Track] = []
         self._closed: list[_Track] = []
         self._reads = 0
+        self._size = (0, 0)
 
     @property
     def complete(self) -> bool:
@@ -54,22 +55,24 @@ class CaptionTracker:
     def add(self, image: Image.Image, time_s: float) -> None:
         """Look at one frame."""
         gray = image.convert("L")
-        levels = np.asarray(gray)
-        still_open = []
+        if gray.size != self._size:
+            # The boxes of other frames mean nothing in a picture of another size.
+            self._closed += self._open
+            self._open, self._size = [], gray.size
+        still_open: list[_Track] = []
         for region in find_regions(gray, MAX_FRAME_REGIONS):
             look = _look(gray, region)
             track = self._by_look(region, look) or self._by_text(gray, region, look, time_s)
-            if track is None:
+            if track is None or track in still_open:
                 continue
-            track.last_s = time_s
+            track.last_s, track.seen = time_s, track.seen + 1
             still_open.append(track)
         for track in self._open:
             if track in still_open:
                 continue
             # A moving background can hide a caption's region from the detector: the text itself decides.
-            if _is_there(levels, track):
-                track.last_s = time_s
-                track.seen += 1
+            if track.line is not None and _likeness(_look(gray, track.region), track.look) > _SAME_LOOK:
+                track.last_s, track.seen = time_s, track.seen + 1
                 still_open.append(track)
             else:
                 self._closed.append(track)
@@ -95,7 +98,6 @@ class CaptionTracker:
     def _by_look(self, region: Region, look: NDArray[np.float32]) -> _Track | None:
         for track in self._open:
             if _overlap(track.region, region) > 0.5 and _likeness(track.look, look) > _SAME_LOOK:
-                track.seen += 1
                 return track
         return None
 
@@ -112,7 +114,6 @@ class CaptionTracker:
             if SequenceMatcher(None, track.line.text, line.text).ratio() >= _SAME_TEXT:
                 track.look, track.region = look, region
                 track.line = max(track.line, line, key=lambda each: each.confidence)
-                track.seen += 1
                 return track
         track = _Track(region, look, line, time_s, time_s)
         self._open.append(track)
@@ -129,16 +130,6 @@ def _likeness(one: NDArray[Any], other: NDArray[Any]) -> float:
     first, second = one - one.mean(), other - other.mean()
     size = float(np.sqrt((first * first).sum() * (second * second).sum()))
     return float((first * second).sum()) / size if size else 0.0
-
-
-def _is_there(levels: NDArray[np.uint8], track: _Track) -> bool:
-    region = track.region
-    crop = Image.fromarray(levels[region.top : region.bottom, region.left : region.right])
-    return (
-        track.line is not None
-        and _likeness(np.asarray(crop.resize((96, 16), Image.Resampling.BOX), np.float32), track.look)
-        > _SAME_LOOK
-    )
 
 
 def _overlap(one: Region, other: Region) -> float:

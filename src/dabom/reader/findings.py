@@ -84,6 +84,7 @@ class Watched(msgspec.Struct, frozen=True, tag="video"):
     cuts_s: list[float]
     motion: float
     captions: list[Caption]
+    text_complete: bool
     whole: bool
     has_sound: bool
     sound_asked: bool
@@ -108,6 +109,7 @@ class Job(msgspec.Struct, frozen=True):
     language: str
     fps: float = 2.0
     num_frames: int | None = None
+    duration_s: float | None = None
     sound_asked: bool = False
     json_mode: bool = False
     schema: bytes = b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dabom.errors import InvalidMedia
-from dabom.media import Sampling, read_data_uri, read_picture, read_sound
+from dabom.media import DataUri, Sampling, read_data_uri, read_picture, read_sound
 from dabom.media.uris import read_base64
 from dabom.reader import tokens
 from dabom.reader.documents import write_document
@@ -13,13 +13,16 @@ from dabom.reader.findings import Look, Reading
 from dabom.reader.light import measure_light
 from dabom.reader.listening import Listener
 from dabom.reader.text import TextReader
-from dabom.reader.watching import watch
+from dabom.reader.watching import watch, watch_pictures
 from dabom.reader.words import describe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dabom.reader.findings import Finding, Job, MediaPart
+
+# A video whose declared type is a picture's is a list of pictures: the one case in which the claim decides.
+_STILLS = frozenset({"video/jpeg", "video/png", "video/webp"})
 
 
 class Reader:
@@ -42,16 +45,22 @@ class Reader:
         return Reading(describe(findings, job.language), media_tokens)
 
     def _look(self, part: MediaPart, job: Job) -> Finding:
-        contents = read_data_uri(part.source).parts if part.is_uri else (read_base64(part.source),)
+        found = read_data_uri(part.source) if part.is_uri else DataUri("", (read_base64(part.source),))
         if part.kind == "picture":
-            return self._look_at_picture(contents[0])
+            return self._look_at_picture(found.parts[0])
         if part.kind == "video":
-            sampling = Sampling(job.fps, job.num_frames)
-            return watch(contents, sampling, self._text, self._listener if job.sound_asked else None)
-        sound = read_sound(contents[0])
+            return self._watch(found, job)
+        sound = read_sound(found.parts[0])
         if sound is None:
             raise InvalidMedia("file holds no sound track")
         return self._listener.listen(sound)
+
+    def _watch(self, found: DataUri, job: Job) -> Finding:
+        if found.declared not in _STILLS:
+            listener = self._listener if job.sound_asked else None
+            return watch(found.parts[0], Sampling(job.fps, job.num_frames), self._text, listener)
+        fps = len(found.parts) / job.duration_s if job.duration_s else job.fps
+        return watch_pictures(found.parts, fps, self._text, sound_asked=job.sound_asked)
 
     def _look_at_picture(self, content: bytes) -> Look:
         picture = read_picture(content)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dabom.errors import InvalidMedia
-from dabom.media import Sampling, open_pictures, open_video, read_sound
+from dabom.media import open_pictures, open_video, read_sound
 from dabom.reader.captions import CaptionTracker
 from dabom.reader.findings import Light, Watched
 from dabom.reader.light import average_light, measure_light
@@ -15,7 +15,7 @@ from dabom.reader.light import average_light, measure_light
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dabom.media import Frame, Video
+    from dabom.media import Frame, Sampling, Video
     from dabom.reader.listening import Listener
     from dabom.reader.text import TextReader
 
@@ -51,34 +51,27 @@ class _Watch:
             image = frame.picture()
             light = measure_light(image)
             self.lights.append(light)
-            if not light.black and not light.blank:
-                self.tracker.add(image, frame.time_s)
+            self.tracker.add(image, frame.time_s)
         self.end_s = frame.time_s if frame.index == 0 else max(self.end_s, frame.time_s)
         self.step_s = max(step, 0.0) or 0.04
 
 
-def watch(
-    parts: Sequence[bytes], sampling: Sampling, reader: TextReader, listener: Listener | None
-) -> Watched:
-    """Look at a video: one file, or several pictures in order.
+def watch(content: bytes, sampling: Sampling, reader: TextReader, listener: Listener | None) -> Watched:
+    """Look at a video file; `listener` is given when the sound is asked for."""
+    sound = (content, listener) if listener else None
+    with open_video(content, sampling) as video:
+        return _measure(video, reader, sound, sound_asked=listener is not None)
 
-    `listener` is given when the sound is asked for.
-    """
-    if len(parts) > 1:
-        video = open_pictures(parts, sampling.fps)
-        return _measure(video, sampling, reader, None, listener is not None)
-    with open_video(parts[0], sampling) as video:
-        return _measure(
-            video, sampling, reader, (parts[0], listener) if listener else None, listener is not None
-        )
+
+def watch_pictures(
+    contents: Sequence[bytes], fps: float, reader: TextReader, *, sound_asked: bool
+) -> Watched:
+    """Look at a video that comes as a list of pictures, `fps` of them a second."""
+    return _measure(open_pictures(contents, fps), reader, None, sound_asked=sound_asked)
 
 
 def _measure(
-    video: Video,
-    sampling: Sampling,
-    reader: TextReader,
-    sound: tuple[bytes, Listener] | None,
-    sound_asked: bool,
+    video: Video, reader: TextReader, sound: tuple[bytes, Listener] | None, *, sound_asked: bool
 ) -> Watched:
     seen = _Watch(reader)
     for frame in video.frames:
@@ -105,6 +98,7 @@ def _measure(
         cuts_s=cuts,
         motion=round(float(np.median(seen.changes)), 2) if seen.changes else 0.0,
         captions=seen.tracker.captions(step, duration, cuts),
+        text_complete=seen.tracker.complete,
         whole=whole,
         has_sound=video.has_sound,
         sound_asked=sound_asked,

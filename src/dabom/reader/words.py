@@ -166,6 +166,8 @@ def text_line(seen: Watched, language: str) -> str:
     if not seen.captions:
         return "화면에서 읽은 글자가 없습니다." if language == KO else "No on-screen text was read."
     listed = "\n".join(_caption(caption, seen, language) for caption in seen.captions[:_MAX_LINES])
+    if not seen.text_complete or len(seen.captions) > _MAX_LINES:
+        listed += "\n- 글자가 많아 일부만 적었습니다." if language == KO else "\n- There was more text."
     return f"화면 글자:\n{listed}" if language == KO else f"On-screen text:\n{listed}"
 
 
