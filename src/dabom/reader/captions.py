@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
@@ -23,7 +23,11 @@ MAX_READS = 100
 MAX_FRAME_REGIONS = 16
 _SAME_LOOK = 0.9
 _SNAP_S = 0.1
-_SAME_TEXT = 0.75
+_SAME_TEXT = 0.6
+_SAME_TEXT_BUT_DIGITS = 0.97
+_SAME_BLOCK = 26.0
+_LOOK_PX = (96, 16)
+_BLOCK_PX = 6
 _MIN_CONFIDENCE_ONCE = 75.0
 
 
@@ -71,7 +75,7 @@ class CaptionTracker:
             if track in still_open:
                 continue
             # A moving background can hide a caption's region from the detector: the text itself decides.
-            if track.line is not None and _likeness(_look(gray, track.region), track.look) > _SAME_LOOK:
+            if track.line is not None and _looks_same(_look(gray, track.region), track.look):
                 track.last_s, track.seen = time_s, track.seen + 1
                 still_open.append(track)
             else:
@@ -97,7 +101,7 @@ class CaptionTracker:
 
     def _by_look(self, region: Region, look: NDArray[np.float32]) -> _Track | None:
         for track in self._open:
-            if _overlap(track.region, region) > 0.5 and _likeness(track.look, look) > _SAME_LOOK:
+            if _overlap(track.region, region) > 0.5 and _looks_same(track.look, look):
                 return track
         return None
 
@@ -111,7 +115,7 @@ class CaptionTracker:
         for track in self._open:
             if line is None or track.line is None or _overlap(track.region, region) <= 0.2:
                 continue
-            if SequenceMatcher(None, track.line.text, line.text).ratio() >= _SAME_TEXT:
+            if _reads_same(track.line.text, line.text):
                 track.look, track.region = look, region
                 track.line = max(track.line, line, key=lambda each: each.confidence)
                 return track
@@ -122,14 +126,23 @@ class CaptionTracker:
 
 def _look(gray: Image.Image, region: Region) -> NDArray[np.float32]:
     crop = gray.crop((region.left, region.top, region.right, region.bottom))
-    return np.asarray(crop.resize((96, 16), Image.Resampling.BOX), np.float32)
+    return np.asarray(crop.resize(_LOOK_PX, Image.Resampling.BOX), np.float32)
 
 
-def _likeness(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """Correlation of two looks, -1..1."""
+def _looks_same(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
+    """Whether two looks are of the same text: alike as a whole, and nowhere changed, as by another digit."""
     first, second = one - one.mean(), other - other.mean()
     size = float(np.sqrt((first * first).sum() * (second * second).sum()))
-    return float((first * second).sum()) / size if size else 0.0
+    if not size or float((first * second).sum()) / size < _SAME_LOOK:
+        return False
+    blocks = np.abs(first - second).reshape(_LOOK_PX[1], -1, _BLOCK_PX).mean((0, 2))
+    return float(blocks.max()) < _SAME_BLOCK
+
+
+def _reads_same(one: str, other: str) -> bool:
+    """Whether two readings are of one text: nearly alike, and with the same digits."""
+    digits = [char for char in one if char.isdigit()] == [char for char in other if char.isdigit()]
+    return SequenceMatcher(None, one, other).ratio() >= (_SAME_TEXT if digits else _SAME_TEXT_BUT_DIGITS)
 
 
 def _overlap(one: Region, other: Region) -> float:

@@ -31,7 +31,8 @@ _MAX_SIDE_PX = 2400
 _BLOCK_PX = 120
 _EDGE_SIGNS = " |_[]{}'`~"
 _HANGUL = re.compile(r"[가-힣]")
-_LATIN = re.compile(r"[A-Za-z]")
+# What a Hangul syllable is mistaken for.
+_MISREAD = re.compile(r"[A-Za-z#/\\(]")
 _WORD = re.compile(r"[0-9A-Za-z가-힣]")
 
 
@@ -89,8 +90,8 @@ class TextReader:
     def _read_line(self, prepared: Image.Image) -> tuple[str, float]:
         words = self._read(self._mixed, prepared)
         text, confidence = _line_of(words)
-        # The mixed model sometimes reads a Hangul word as Latin letters, and is sure of it.
-        if confidence < _SURE or (_HANGUL.search(text) and _LATIN.search(text)):
+        # The mixed model sometimes reads a Hangul word as Latin letters or signs, and is sure of it.
+        if confidence < _SURE or (_HANGUL.search(text) and _MISREAD.search(text)):
             return _line_of(_better(words, self._read(self._korean, prepared)))
         return text, confidence
 
@@ -167,7 +168,7 @@ def _better(mixed: list[_Word], korean: list[_Word]) -> list[_Word]:
         confidence = min((other.confidence for other in same), default=0.0)
         # The Korean model reads no Latin well, but where it surely sees Hangul there is some.
         if confidence > word.confidence or (
-            confidence >= _SURE and _LATIN.search(word.text) and _HANGUL.match(text)
+            confidence >= _SURE and _MISREAD.search(word.text) and _HANGUL.match(text)
         ):
             better.append(replace(word, text=text, confidence=confidence))
         else:
