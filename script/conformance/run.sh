@@ -24,4 +24,4 @@ for model in qwen3_vl qwen3_omni; do
   fi
 done
 .venv/bin/python -m script.conformance.media "$home/media"
-DABOM_VLLM=$home .venv/bin/python -m pytest tests/conformance -m conformance --timeout 400 -q "$@"
+DABOM_VLLM=$home .venv/bin/python -m pytest tests/conformance -m conformance --timeout 400 -q -s "$@"

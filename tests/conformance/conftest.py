@@ -162,7 +162,7 @@ def vl(start: Callable[..., Any]) -> Iterator[Pair]:
 
 @pytest.fixture(scope="session")
 def omni(start: Callable[..., Any]) -> Iterator[Pair]:
-    """Qwen3-Omni, behind a key: sound too. Its media cache is off, since with it a clip can lose its sound."""
+    """Qwen3-Omni, behind a key: sound too. Its media cache is off: with it a clip can lose its sound."""
     limits = '{"image":4,"video":1,"audio":2}'
     flags = ("--limit-mm-per-prompt", limits, "--mm-processor-cache-gb", "0")
     with start("qwen3_omni", *flags, key=KEY) as (pair, _):

@@ -6,12 +6,17 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import time
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import psutil
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.conformance
 
@@ -52,39 +57,72 @@ async def test_a_client_that_leaves_a_batch_frees_its_slots(vl: Any, request_of:
     await wait_running(vl, 0, FREED_WITHIN_S)
 
 
-async def read_stream(pair: Any, body: Any, after_first_event: Any) -> bytes:
-    """The rest of a stream through the gateway, from its first event on."""
+@dataclass(frozen=True)
+class Rest:
+    """What came of a stream after its first event, and whether it ended in order."""
+
+    octets: bytes
+    ended: bool
+
+    @property
+    def last(self) -> Any:
+        events = [event for event in self.octets.split(b"\n\n") if event.startswith(b"data: {")]
+        return json.loads(events[-1].removeprefix(b"data: "))
+
+    @property
+    def done(self) -> bool:
+        return b"data: [DONE]" in self.octets
+
+
+async def read_stream(pair: Any, body: Any, after_first_event: Callable[[], None]) -> Rest:
     octets = json.dumps({**body, "stream": True}).encode()
     headers = {"content-type": "application/json"}
     url = f"{pair.gateway}/v1/chat/completions"
+    pieces = []
     async with aiohttp.request("POST", url, data=octets, headers=headers) as answer:
         assert answer.status == 200
         await answer.content.readuntil(b"\n\n")
         after_first_event()
-        return await answer.content.read()
+        try:
+            while piece := await answer.content.readany():
+                pieces.append(piece)
+        except aiohttp.ClientPayloadError:
+            return Rest(b"".join(pieces), ended=False)
+    return Rest(b"".join(pieces), ended=True)
 
 
-async def test_overload_and_sigterm(start: Any, request_of: Any) -> None:
-    """A full queue is told as vLLM tells it. On SIGTERM vLLM leaves a stream open and silent."""
+@pytest.fixture(scope="module")
+def doomed(start: Any) -> Iterator[tuple[Any, int]]:
+    """A vLLM with a short queue, for the two tests below: the second stops it."""
     flags = ("--max-num-queued-reqs", "2")
-    settings = {"VLLM_CONCURRENCY": "64", "DABOM_IDLE_TIMEOUT_S": "5"}
-    with start("qwen3_vl", *flags, **settings) as (pair, pid):
-        body = request_of("x", max_tokens=1000, ignore_eos=True)
-        answers = await asyncio.gather(*(pair.post(pair.gateway, body) for _ in range(24)))
-        assert {answer.status for answer in answers} == {200, 503}
-        refused = next(answer for answer in answers if answer.status == 503)
-        assert refused.json["error"]["type"] == "Service Unavailable"
+    with start("qwen3_vl", *flags, VLLM_CONCURRENCY="64", DABOM_IDLE_TIMEOUT_S="5") as pair_and_pid:
+        yield pair_and_pid
 
-        rest = await read_stream(pair, request_of("x", **LONG), lambda: os.kill(pid, signal.SIGTERM))
-        assert b"[DONE]" not in rest
-        last = [line for line in rest.split(b"\n\n") if line.strip()][-1]
-        told = json.loads(last.split(b"data: ", 1)[1])
-        print(told)  # noqa: T201 - what a real server led to
-        assert told["error"]["code"] in {"idle_timeout", "upstream_broken"}
+
+async def test_overload(doomed: Any, request_of: Any) -> None:
+    """A full queue is told as vLLM tells it."""
+    pair, _ = doomed
+    body = request_of("x", max_tokens=1000, ignore_eos=True)
+    answers = await asyncio.gather(*(pair.post(pair.gateway, body) for _ in range(24)))
+    assert {answer.status for answer in answers} == {200, 503}
+    refused = next(answer for answer in answers if answer.status == 503)
+    assert refused.json["error"]["type"] == "Service Unavailable"
+
+
+async def test_sigterm(doomed: Any, request_of: Any) -> None:
+    """vLLM stops its engine and either leaves the stream open and silent, or says "abort" and ends it."""
+    pair, pid = doomed
+    rest = await read_stream(pair, request_of("x", **LONG), lambda: os.kill(pid, signal.SIGTERM))
+    seen_on_vllm(f"SIGTERM: done={rest.done} ended={rest.ended} {rest.last}")
+    if rest.done:
+        assert rest.last["choices"][0]["finish_reason"] == "abort"
+    else:
+        assert rest.last["error"]["code"] in {"idle_timeout", "upstream_broken"}
+    await wait_unreachable(pair, request_of)
 
 
 async def test_killed_engine(start: Any, request_of: Any) -> None:
-    """vLLM tells the error inside the stream, then ends; the next request finds nobody."""
+    """vLLM tells the error inside the stream and says [DONE]; the gateway keeps that from the client."""
     with start("qwen3_vl") as (pair, pid):
 
         def kill_engine() -> None:
@@ -94,10 +132,20 @@ async def test_killed_engine(start: Any, request_of: Any) -> None:
             engines[0].kill()
 
         rest = await read_stream(pair, request_of("x", **LONG), kill_engine)
-        print(rest[-400:])  # noqa: T201 - what a real server led to
-        assert b'"error"' in rest
-        end = time.monotonic() + 20
-        while (answer := await pair.post(pair.gateway, request_of("hi"))).status != 502:
-            assert time.monotonic() < end
-            await asyncio.sleep(0.2)
-        assert answer.json["error"]["code"] == "upstream_unreachable"
+        seen_on_vllm(f"killed engine: done={rest.done} ended={rest.ended} {rest.last}")
+        assert not rest.done
+        assert "error" in rest.last
+        await wait_unreachable(pair, request_of)
+
+
+def seen_on_vllm(what: str) -> None:
+    """For the report of the run."""
+    print(f"\nseen: {what}", file=sys.stderr)  # noqa: T201
+
+
+async def wait_unreachable(pair: Any, request_of: Any) -> None:
+    end = time.monotonic() + 20
+    while (answer := await pair.post(pair.gateway, request_of("hi"))).status != 502:
+        assert time.monotonic() < end
+        await asyncio.sleep(0.2)
+    assert answer.json["error"]["code"] == "upstream_unreachable"
