@@ -195,16 +195,13 @@ class Relay:
                 await exchange.write(ready)
                 guard.touch()
         rest = events.rest()
+        framed = "Transfer-Encoding" in answer.headers or "Content-Length" in answer.headers
+        if not (framed or events.done or events.failed):
+            raise UpstreamBroken(f"upstream {target.name} closed its stream without saying that it is done")
         if rest:
             await exchange.write(rest)
         if events.failed:
             exchange.record.code = UpstreamBroken.code
-        elif (
-            answer.headers.get("Transfer-Encoding") is None
-            and not events.done
-            and "Content-Length" not in answer.headers
-        ):
-            raise UpstreamBroken(f"upstream {target.name} closed its stream without saying that it is done")
         else:
             await exchange.end()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,10 +13,11 @@ if TYPE_CHECKING:
 MEDIA_TYPE = b"text/event-stream"
 COMMENT = b": keep-alive\n\n"
 
-_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
+_LONGEST_END = 3
 _MAX_HELD = 64 * 1024
-_ERROR = b'data: {"error"'
-_DONE = b"data: [DONE]"
+_ERROR = re.compile(rb'(?:\A|[\r\n])data:[ \t]*\{[ \t]*"error"[ \t]*:[ \t]*[{"]')
+_DONE = re.compile(rb"(?:\A|[\r\n])(?=data:[ \t]*\[DONE\][ \t]*(?:[\r\n]|\Z))")
 
 
 def error_event(error: DabomError) -> bytes:
@@ -43,40 +45,38 @@ class Events:
         self.between = True
         """What has been sent ends with an event. False inside an event too long to be held back."""
         self._held = b""
+        self._tail = b""
 
     def whole(self, chunk: bytes) -> bytes:
         """What can be sent now."""
         if self._held or not self.between or not chunk.endswith(_ENDS):
             chunk = self._cut(self._held + chunk)
-        if _find_event(chunk, _ERROR) >= 0:
-            self.failed = True
-        done_at = _find_event(chunk, _DONE)
-        if done_at >= 0:
-            self.done = True
-            if self.failed:
-                # vLLM says [DONE] after an engine crash; a client would take the answer for a whole one
-                return chunk[:done_at]
-        return chunk
+        return self._without_false_end(chunk)
 
     def rest(self) -> bytes:
         """What was held back, for an upstream that ends in order without a blank line."""
         held, self._held = self._held, b""
-        return held
+        return self._without_false_end(held)
+
+    def _without_false_end(self, text: bytes) -> bytes:
+        """vLLM says [DONE] after an engine crash; a client would take the answer for a whole one."""
+        if b'"error"' in text and _ERROR.search(text):
+            self.failed = True
+        if b"[DONE]" in text and (done := _DONE.search(text)):
+            self.done = True
+            if self.failed:
+                return text[: done.end()]
+        return text
 
     def _cut(self, text: bytes) -> bytes:
-        end = max(text.rfind(mark) + len(mark) if mark in text else 0 for mark in _ENDS)
-        if end:
+        seen = self._tail + text
+        end = max(seen.rfind(mark) + len(mark) if mark in seen else 0 for mark in _ENDS) - len(self._tail)
+        self._tail = b""
+        if end > 0:
             self.between = True
-        if len(text) - end > _MAX_HELD or not self.between:
+        if len(text) - max(end, 0) > _MAX_HELD or not self.between:
             self.between = False
+            self._tail = seen[-_LONGEST_END:]
             end = len(text)
-        self._held = text[end:]
-        return text[:end]
-
-
-def _find_event(chunk: bytes, start: bytes) -> int:
-    """Where an event begins with `start`, or -1."""
-    at = chunk.find(start)
-    while at > 0 and chunk[at - 1] not in b"\r\n":
-        at = chunk.find(start, at + 1)
-    return at
+        self._held = text[max(end, 0) :]
+        return text[: max(end, 0)]
