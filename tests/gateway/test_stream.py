@@ -1,0 +1,386 @@
+"""Streams: relayed as they arrive, kept alive between events, and never ended as whole when they were not."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from openai import APIError, AsyncOpenAI
+
+from dabom.client.sse import EventReader
+from dabom.testing import (
+    Close,
+    Reset,
+    Send,
+    Stall,
+    Wait,
+    WaitFor,
+    chat_events,
+    chunk,
+    cut_at,
+    drip,
+    head,
+    recording,
+    sent_bytes,
+    sse_event,
+    sse_reply,
+)
+from dabom.testing.recorded import load_recording
+
+if TYPE_CHECKING:
+    from tests.gateway.conftest import Answer, Behind
+
+    from dabom.testing import Step
+
+SSE = ("content-type", "text/event-stream; charset=utf-8")
+CHUNKED = ("transfer-encoding", "chunked")
+COMMENT = b": keep-alive\n\n"
+EVENTS = chat_events("안녕", "하세요", " 🎬 ", "끝")
+WIRED = [sse_event(event) for event in EVENTS]
+DONE = sse_event("[DONE]")
+ENDS: dict[str, Step] = {"FIN": Close(), "RST": Reset()}
+# what a server may write, and a parser that rewrites would not give back
+ODD = [
+    b": a comment of theirs\n\n",
+    b'event: delta\nid: 7\nretry: 10\ndata: {"a":1e5}\n\n',
+    b"data: two\ndata: lines\n\n",
+    b"data:no space\r\n\r\n",
+    b"data: cr only\r\r",
+    b'data: {"n":12345678901234567890,"s":"\\ud83d"}\n\n',
+    b"unknown: field\n\n",
+    b"\n\n\n",
+    b"data: " + b"x" * 200_000 + b"\n\n",
+    b"data: [DONE]\n\n",
+]
+
+
+def spec_events(body: bytes) -> list[str]:
+    """The data of the events that a parser by the standard dispatches: a last one without its end is none."""
+    text = body.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    events, data = list[str](), list[str]()
+    for line in text.split("\n")[:-1]:
+        name, _, value = line.partition(":")
+        if not line and data:
+            events.append("\n".join(data))
+            data = []
+        elif name == "data":
+            data.append(value.removeprefix(" "))
+    return events
+
+
+def errors_in(answer: Answer) -> list[dict[str, Any]]:
+    """The errors that a client's parser finds; two parsers must agree."""
+    events = spec_events(answer.body)
+    assert [event.data for event in EventReader().feed(answer.body)] == events
+    found = []
+    for event in events:
+        try:
+            value = msgspec.json.decode(event)
+        except msgspec.DecodeError:
+            continue  # the beginning of an event that was cut
+        if isinstance(value, dict) and "error" in value:
+            found.append(value["error"])
+    return found
+
+
+def told(answer: Answer, code: str) -> None:
+    assert (answer.status, answer.whole) == (200, False)
+    assert [error["code"] for error in errors_in(answer)] == [code]
+    assert "error" in msgspec.json.decode(spec_events(answer.body)[-1])
+    assert b"[DONE]" not in answer.body
+
+
+async def test_the_first_event_arrives_while_the_upstream_stalls(
+    behind: Behind, stream: dict[str, Any]
+) -> None:
+    gates = [asyncio.Event() for _ in WIRED]
+    script: list[Step] = [Send(head(200, [SSE, CHUNKED]))]
+    for gate, event in zip(gates, WIRED, strict=True):
+        script += [Send(chunk(event)), WaitFor(gate)]
+    async with behind([*script, Send(chunk(DONE)), Send(chunk(b""))]) as (_, gw), gw.wire() as wire:
+        await wire.request("/chat", msgspec.json.encode(stream))
+        for count, gate in enumerate(gates, 1):
+            assert await wire.until(WIRED[count - 1]) == b"".join(WIRED[:count])
+            gate.set()
+        answer = await wire.rest()
+        assert (answer.body, answer.whole) == (b"".join(WIRED) + DONE, True)
+        assert answer.header("content-type") == SSE[1]
+
+
+@pytest.mark.parametrize("framing", ["chunked", "to the end of the connection", "length"])
+async def test_the_bytes_are_the_upstreams(behind: Behind, stream: dict[str, Any], framing: str) -> None:
+    text = b"".join(ODD)
+    if framing == "chunked":
+        script = sse_reply(ODD, done=False)
+    elif framing == "length":
+        script = [Send(head(200, [SSE, ("content-length", str(len(text)))])), *map(Send, ODD)]
+    else:
+        script = sse_reply(ODD, done=False, chunked=False)
+    async with behind(script) as (_, gw):
+        answer = await gw.ask("/v1/chat/completions", stream)
+        assert answer.whole
+        assert answer.body == text
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+async def test_any_border_between_pieces_will_do(behind: Behind, stream: dict[str, Any], size: int) -> None:
+    text = b"".join([*WIRED, ODD[1], ODD[3], DONE])
+    pieces = [Send(chunk(text[at : at + size])) for at in range(0, len(text), size)]
+    script = [Send(head(200, [SSE, CHUNKED])), *pieces, Send(chunk(b""))]
+    async with behind(script) as (_, gw):
+        answer = await gw.ask("/chat", stream)
+        assert (answer.body, answer.whole) == (text, True)
+
+
+async def test_torn_packets_make_no_difference(behind: Behind, stream: dict[str, Any]) -> None:
+    async with behind(drip(sse_reply(EVENTS), 5)) as (_, gw):
+        answer = await gw.ask("/chat", stream)
+        assert (answer.body, answer.whole) == (b"".join(WIRED) + DONE, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["vllm_stream", "vllm_stream_usage", "vllm_tools_stream", "llama_cpp_stream"]
+)
+async def test_recorded_streams_pass_untouched(behind: Behind, stream: dict[str, Any], name: str) -> None:
+    async with behind(recording(name)) as (_, gw):
+        answer = await gw.ask("/v1/chat/completions", stream)
+        assert (answer.body.decode(), answer.whole) == (load_recording(name).body, True)
+
+
+async def test_a_stream_may_end_without_done(behind: Behind, stream: dict[str, Any]) -> None:
+    """The framing says that it is whole; /v1/responses of vLLM ends so."""
+    async with behind(sse_reply(EVENTS, done=False)) as (_, gw):
+        answer = await gw.ask("/v1/responses", stream)
+        assert (answer.body, answer.whole) == (b"".join(WIRED), True)
+
+
+async def test_silence_is_filled_with_comments(behind: Behind, stream: dict[str, Any]) -> None:
+    gate = asyncio.Event()
+    script = [
+        Send(head(200, [SSE, CHUNKED])),
+        Send(chunk(WIRED[0])),
+        WaitFor(gate),
+        Send(chunk(WIRED[1] + DONE)),
+    ]
+    async with behind([*script, Send(chunk(b""))], keepalive_comment_s=0.1) as (_, gw), gw.wire() as wire:
+        await wire.request("/chat", msgspec.json.encode(stream))
+        await wire.until(WIRED[0])
+        first = time.monotonic()
+        await wire.until(COMMENT * 3)
+        assert time.monotonic() - first >= 0.25
+        gate.set()
+        answer = await wire.rest()
+        assert answer.body.replace(COMMENT, b"") == WIRED[0] + WIRED[1] + DONE
+        assert answer.whole
+        assert spec_events(answer.body) == spec_events(WIRED[0] + WIRED[1] + DONE)
+
+
+async def test_silence_before_the_first_event_is_filled_too(behind: Behind, stream: dict[str, Any]) -> None:
+    gate = asyncio.Event()
+    script = [Send(head(200, [SSE, CHUNKED])), WaitFor(gate), Send(chunk(DONE)), Send(chunk(b""))]
+    async with behind(script, keepalive_comment_s=0.05) as (_, gw), gw.wire() as wire:
+        await wire.request("/chat", msgspec.json.encode(stream))
+        await wire.until(COMMENT)
+        gate.set()
+        assert (await wire.rest()).body.replace(COMMENT, b"") == DONE
+
+
+async def test_a_steady_stream_has_no_comments(behind: Behind, stream: dict[str, Any]) -> None:
+    steady = sse_reply(EVENTS * 5, gap_s=0.03)
+    async with behind(steady, keepalive_comment_s=5) as (_, gw):
+        assert COMMENT not in (await gw.ask("/chat", stream)).body
+
+
+@pytest.mark.parametrize("cut", [1, 9, 40, len(WIRED[0]) - 1])
+async def test_no_comment_stands_inside_an_event(behind: Behind, stream: dict[str, Any], cut: int) -> None:
+    gate = asyncio.Event()
+    script = [
+        Send(head(200, [SSE, CHUNKED])),
+        Send(chunk(WIRED[0] + WIRED[1][:cut])),
+        WaitFor(gate),
+        Send(chunk(WIRED[1][cut:])),
+        Send(chunk(DONE)),
+        Send(chunk(b"")),
+    ]
+    async with behind(script, keepalive_comment_s=0.05) as (_, gw), gw.wire() as wire:
+        await wire.request("/chat", msgspec.json.encode(stream))
+        await wire.until(COMMENT * 2)  # the beginning of the event is held back, so that they may be sent
+        gate.set()
+        answer = await wire.rest()
+        assert answer.body.replace(COMMENT, b"") == WIRED[0] + WIRED[1] + DONE
+        assert WIRED[1] in answer.body
+
+
+async def test_no_comment_stands_inside_an_event_that_is_too_long_to_hold(
+    behind: Behind, stream: dict[str, Any]
+) -> None:
+    long = b"data: " + b"x" * 150_000
+    script = [Send(head(200, [SSE, CHUNKED])), Send(chunk(long)), Wait(0.4), Send(chunk(b"y\n")), Wait(0.2)]
+    script += [Send(chunk(b"\n" + DONE)), Send(chunk(b""))]
+    async with behind(script, keepalive_comment_s=0.05) as (_, gw):
+        answer = await gw.ask("/chat", stream)
+        assert answer.whole
+        assert long + b"y\n\n" in answer.body
+        assert answer.body.replace(COMMENT, b"") == long + b"y\n\n" + DONE
+
+
+PLACES: dict[str, int] = {
+    "between events": len(WIRED[0]) + len(WIRED[1]),
+    "inside an event": len(WIRED[0]) + 40,
+    "inside a character": len(WIRED[0]) + WIRED[1].index("하".encode()) + 1,
+    "before the last line end": len(WIRED[0]) + len(WIRED[1]) - 1,
+    "inside the first word": len(WIRED[0]) + 3,
+    "before the first event": 0,
+}
+
+
+def dying(place: int, end: Step, *, chunked: bool) -> list[Step]:
+    text = b"".join([*WIRED, DONE])[:place]
+    framing = CHUNKED if chunked else ("connection", "close")
+    body = [Send(chunk(text) if chunked else text)] if text else []
+    return [Send(head(200, [SSE, framing])), *body, end]
+
+
+@pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "unframed"])
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("where", PLACES)
+async def test_an_upstream_that_dies_mid_stream_is_told(
+    behind: Behind, stream: dict[str, Any], where: str, end: str, chunked: bool
+) -> None:
+    place = PLACES[where]
+    async with behind(dying(place, ENDS[end], chunked=chunked)) as (_, gw):
+        answer = await gw.ask("/chat", stream, headers=[("x-request-id", "dying")])
+        assert answer.status in (200, 502)
+        if answer.status == 502:  # a reset may swallow what came just before it
+            assert end == "RST"
+            return
+        told(answer, "upstream_broken")
+        sent = spec_events(b"".join(WIRED)[:place])
+        assert spec_events(answer.body)[:-1] == sent[: len(spec_events(answer.body)) - 1]
+        assert end == "RST" or len(spec_events(answer.body)) - 1 >= len(sent)
+        line = await gw.line("dying")
+        assert (line["code"], line["status"]) == ("upstream_broken", 200)
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_break_inside_the_framing_is_told(behind: Behind, stream: dict[str, Any], end: str) -> None:
+    script = sse_reply(EVENTS)
+    size = len(sent_bytes(script))
+    for octets in (size - 1, size - 3, size - 5, size - len(chunk(DONE)) - 5):
+        async with behind(cut_at(script, octets, ENDS[end])) as (_, gw):
+            answer = await gw.ask("/chat", stream)
+            if answer.status == 502:
+                assert end == "RST"
+                continue
+            assert not answer.whole
+            assert [error["code"] for error in errors_in(answer)] == ["upstream_broken"]
+
+
+async def test_a_break_inside_a_long_event_is_told(behind: Behind, stream: dict[str, Any]) -> None:
+    gate = asyncio.Event()
+    long = b"data: " + b"x" * 150_000
+    script = [Send(head(200, [SSE, CHUNKED])), Send(chunk(WIRED[0] + long)), WaitFor(gate), Close()]
+    async with behind(script) as (_, gw), gw.wire() as wire:
+        await wire.request("/chat", msgspec.json.encode(stream))
+        await wire.until(long)  # it has been passed on without its end
+        gate.set()
+        told(await wire.rest(), "upstream_broken")
+
+
+async def ask_openai(gw: Any) -> list[str]:
+    """What OpenAI's client gives out of a stream; raises what it raises."""
+    texts: list[str] = []
+    async with AsyncOpenAI(base_url=f"{gw.url}/v1", api_key="k", max_retries=0) as client:
+        stream = await client.chat.completions.create(model="qwen", messages=[], stream=True)
+        async for event in stream:
+            texts += [choice.delta.content or "" for choice in event.choices]
+    return texts
+
+
+@pytest.mark.parametrize("where", PLACES)
+async def test_openais_client_raises_when_the_upstream_dies(behind: Behind, where: str) -> None:
+    async with behind(dying(PLACES[where], Close(), chunked=True)) as (_, gw):
+        with pytest.raises(APIError) as caught:
+            await ask_openai(gw)
+        assert caught.value.code == "upstream_broken"
+
+
+async def test_openais_client_reads_a_stream(behind: Behind) -> None:
+    async with behind(sse_reply(EVENTS, gap_s=0.05), keepalive_comment_s=0.01) as (_, gw):
+        assert await ask_openai(gw) == ["안녕", "하세요", " 🎬 ", "끝"]
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["event by event", "in torn pieces"])
+async def test_vllms_done_after_an_engine_crash_is_withheld(
+    behind: Behind, stream: dict[str, Any], split: bool
+) -> None:
+    script = recording("vllm_stream_engine_killed")
+    recorded = load_recording("vllm_stream_engine_killed").body.encode()
+    async with behind(drip(script, 11) if split else script) as (_, gw):
+        answer = await gw.ask("/v1/chat/completions", stream, headers=[("x-request-id", "killed")])
+        assert answer.body == recorded.removesuffix(DONE)
+        assert not answer.whole
+        (error,) = errors_in(answer)
+        assert error["message"].startswith("EngineCore encountered an issue")
+        assert (await gw.line("killed"))["code"] == "upstream_broken"
+
+
+async def test_openais_client_raises_after_an_engine_crash(behind: Behind) -> None:
+    async with behind(recording("vllm_stream_engine_killed")) as (_, gw):
+        with pytest.raises(APIError, match="EngineCore"):
+            await ask_openai(gw)
+
+
+async def test_vllm_silent_after_sigterm_is_cut_by_the_idle_clock(
+    behind: Behind, stream: dict[str, Any]
+) -> None:
+    recorded = load_recording("vllm_stream_silent_after_sigterm").body.encode()
+    script = recording("vllm_stream_silent_after_sigterm")
+    async with behind(script, idle_timeout_s=0.3) as (upstream, gw):
+        began = time.monotonic()
+        answer = await gw.ask("/v1/chat/completions", stream)
+        assert time.monotonic() - began >= 0.299
+        assert answer.body.startswith(recorded)
+        told(answer, "idle_timeout")
+        await upstream.wait_closed()
+
+
+async def test_comments_of_ours_do_not_feed_the_idle_clock(behind: Behind, stream: dict[str, Any]) -> None:
+    script = [Send(head(200, [SSE, CHUNKED])), Send(chunk(WIRED[0])), Stall()]
+    async with behind(script, idle_timeout_s=0.4, keepalive_comment_s=0.05) as (_, gw):
+        answer = await gw.ask("/chat", stream)
+        assert COMMENT in answer.body
+        told(answer, "idle_timeout")
+
+
+async def test_a_hang_inside_an_event_is_told(behind: Behind, stream: dict[str, Any]) -> None:
+    script = [Send(head(200, [SSE, CHUNKED])), Send(chunk(WIRED[0] + WIRED[1][:40])), Stall()]
+    async with behind(script, idle_timeout_s=0.2) as (_, gw):
+        told(await gw.ask("/chat", stream), "idle_timeout")
+
+
+async def test_the_total_clock_ends_an_endless_stream(behind: Behind, stream: dict[str, Any]) -> None:
+    endless = sse_reply(EVENTS * 500, gap_s=0.02)
+    async with behind(endless, total_timeout_s=0.4) as (upstream, gw):
+        began = time.monotonic()
+        answer = await gw.ask("/chat", stream)
+        assert time.monotonic() - began >= 0.399
+        told(answer, "total_timeout")
+        await upstream.wait_closed()
+
+
+async def test_silence_before_the_head_is_the_first_byte_clocks(
+    behind: Behind, stream: dict[str, Any]
+) -> None:
+    async with behind([Stall()], first_byte_timeout_s=0.2, idle_timeout_s=0.05) as (_, gw):
+        answer = await gw.ask("/chat", stream)
+        assert (answer.status, answer.error["code"]) == (504, "first_byte_timeout")
+
+
+async def test_many_streams_run_side_by_side(behind: Behind, stream: dict[str, Any]) -> None:
+    async with behind(sse_reply(EVENTS, gap_s=0.01), concurrency=16) as (_, gw):
+        answers = await asyncio.gather(*(gw.ask("/chat", stream) for _ in range(32)))
+        assert {(answer.body, answer.whole) for answer in answers} == {(b"".join(WIRED) + DONE, True)}
