@@ -61,6 +61,7 @@ install_python_packages() {
 has_chromium() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 has_korean_font() { command -v fc-list && fc-list :lang=ko file | grep -q .; }
 has_curl() { command -v curl; }
+has_ffmpeg() { command -v ffmpeg && command -v ffprobe; }
 
 # test | Debian package | what it is for
 needs() {
@@ -68,6 +69,7 @@ needs() {
 has_chromium|chromium|tests that open the pages in a browser
 has_korean_font|fonts-nanum|Korean text in browser pictures
 has_curl|curl|script/curl_examples.sh
+has_ffmpeg|ffmpeg|the test in which llama.cpp reads a clip (Dabom itself does not use it)
 END
 }
 
