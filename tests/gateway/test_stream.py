@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -225,6 +226,21 @@ async def test_no_comment_stands_inside_an_event_that_is_too_long_to_hold(
         assert answer.whole
         assert long + b"y\n\n" in answer.body
         assert answer.body.replace(COMMENT, b"") == long + b"y\n\n" + DONE
+
+
+@pytest.mark.parametrize("end", [None, *ENDS])
+async def test_nothing_of_ours_stands_inside_an_encoded_stream(
+    behind: Behind, stream: dict[str, Any], end: str | None
+) -> None:
+    packed = gzip.compress(b"".join(WIRED) + DONE)
+    start = head(200, [SSE, CHUNKED, ("content-encoding", "gzip")])
+    script: list[Step] = [Send(start), Send(chunk(packed[:20])), Wait(0.2)]
+    script += [Send(chunk(packed[20:])), Send(chunk(b""))] if end is None else [ENDS[end]]
+    async with behind(script, keepalive_comment_s=0.05) as (_, gw), gw.wire() as wire:
+        await wire.request("/chat", msgspec.json.encode(stream))
+        assert await wire.until(packed[:20]) == packed[:20]
+        answer = await wire.rest()
+        assert (answer.body, answer.whole) == ((packed, True) if end is None else (packed[:20], False))
 
 
 PLACES: dict[str, int] = {

@@ -50,7 +50,7 @@ class Exchange:
         """Send the head."""
         self.started = True
         self.record.status = status
-        self.events = head.media_type(head.find(headers, b"content-type")) == sse.MEDIA_TYPE
+        self.events = sse.readable(headers)
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, chunk: bytes) -> None:

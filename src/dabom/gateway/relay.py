@@ -152,7 +152,7 @@ class Relay:
                 body = await self._error_body(guard, target, answer)
                 answer.close()
                 await exchange.whole(answer.status, headers, body)
-            elif head.media_type(head.find(headers, b"content-type")) == sse.MEDIA_TYPE:
+            elif sse.readable(headers):
                 await exchange.start(answer.status, headers)
                 await self._relay_events(exchange, guard, target, answer)
             else:
@@ -247,10 +247,7 @@ class Relay:
         self, exchange: Exchange, guard: Guard, target: Upstream, answer: aiohttp.ClientResponse
     ) -> None:
         exchange.hush()
-        if (
-            answer.status < 400
-            and head.media_type(answer.headers.get("Content-Type", "").encode()) == sse.MEDIA_TYPE
-        ):
+        if answer.status < 400 and sse.readable(head.for_client(answer.raw_headers, "")):
             await self._relay_events(exchange, guard, target, answer)
             return
         body = await self._error_body(guard, target, answer)

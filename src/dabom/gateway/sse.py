@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dabom.gateway.headers import find, media_type
+
 if TYPE_CHECKING:
     from dabom.errors import DabomError
+    from dabom.gateway.asgi import Headers
 
 MEDIA_TYPE = b"text/event-stream"
 COMMENT = b": keep-alive\n\n"
@@ -28,6 +31,12 @@ def error_event(error: DabomError) -> bytes:
 def data_event(text: bytes) -> bytes:
     """One event; `text` is a single line."""
     return b"data: " + text + b"\n\n"
+
+
+def readable(headers: Headers) -> bool:
+    """Whether an answer is a stream of events that is not encoded; into another one nothing can be put."""
+    kind, encoding = find(headers, b"content-type"), find(headers, b"content-encoding")
+    return media_type(kind) == MEDIA_TYPE and encoding in (None, b"identity")
 
 
 class Events:
