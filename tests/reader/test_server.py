@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import openai
+import psutil
 import pytest
 from PIL import Image
 
@@ -220,11 +220,14 @@ def test_a_client_that_leaves_a_real_socket_frees_its_place() -> None:
     raw = json.dumps(slow).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n"
     with running(command, f"http://127.0.0.1:{port}/health") as child:
+        worker = psutil.Process(child.pid).children()[0]
+        wait_for(lambda: worker.memory_info().rss > 100_000_000 and worker.status() == psutil.STATUS_SLEEPING)
+        before = worker.cpu_times().user
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(head.encode() + raw)
-            wait_for(lambda: workers_of(child.pid))
-        # The only place was taken for minutes of work; a worker that is killed frees it.
-        wait_for(lambda: not workers_of(child.pid))
+            wait_for(lambda: worker.cpu_times().user > before + 0.3)
+        # It had minutes of work before it; the place is freed by ending the process.
+        wait_for(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
 
 
 def test_it_ends_with_its_parent() -> None:
@@ -263,13 +266,4 @@ def listens(port: int) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z" and pid != os.getpid()
-
-
-def workers_of(pid: int) -> list[str]:
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
-    return [child for child in found if is_alive(int(child))]
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -30,7 +30,11 @@ _CHAT = "/v1/chat/completions"
 
 
 class ReaderApp:
-    """An ASGI app. Its worker processes start with the first picture and end with the lifespan or `close`."""
+    """An ASGI app.
+
+    Its worker processes start with the lifespan, or else with the first picture, and end with the lifespan or
+    `close`.
+    """
 
     def __init__(self, settings: ReaderSettings | None = None) -> None:
         self._settings = settings or ReaderSettings()
@@ -57,10 +61,16 @@ class ReaderApp:
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
+        await self._ready_workers().start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self.close()
         await send({"type": "lifespan.shutdown.complete"})
+
+    def _ready_workers(self) -> Workers:
+        if self._workers is None:
+            self._workers = Workers(self._settings)
+        return self._workers
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         allowed = {"/health": "GET", "/v1/models": "GET", _CHAT: "POST"}.get(scope["path"])
@@ -121,9 +131,7 @@ class ReaderApp:
         job = ask.job
         if not job.parts and not job.json_mode and not job.schema:
             return Reading(describe([], job.language))
-        if self._workers is None:
-            self._workers = Workers(self._settings)
-        looking = asyncio.ensure_future(self._workers.read(job))
+        looking = asyncio.ensure_future(self._ready_workers().read(job))
         leaving = asyncio.ensure_future(_disconnected(receive))
         try:
             await asyncio.wait({looking, leaving}, return_when=asyncio.FIRST_COMPLETED)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Workers:
-    """Runs jobs in at most `settings.workers` processes, which start when first needed and are used again."""
+    """Runs jobs in at most `settings.workers` processes, which are used again."""
 
     def __init__(self, settings: ReaderSettings) -> None:
         self._settings = settings
@@ -34,6 +34,11 @@ class Workers:
     def busy(self) -> int:
         """Processes that are at work."""
         return len(self._busy)
+
+    async def start(self) -> None:
+        """Start every process ahead of the first job: each needs about a second to load its models."""
+        while len(self._idle) < self._settings.workers:
+            self._idle.append(await self._launch())
 
     async def read(self, job: Job) -> Reading:
         """The reading of a job. Raises InvalidMedia when it takes too long or ends its process.
@@ -72,6 +77,9 @@ class Workers:
             if process.returncode is None:
                 return process
             await _end(process)
+        return await self._launch()
+
+    async def _launch(self) -> Process:
         command = [
             sys.executable,
             "-m",
