@@ -24,6 +24,23 @@ _READ_BYTES = 256 * 1024
 _REST_S = 4.0
 
 
+class _Answer(aiohttp.ClientResponse):
+    """Remembers its connection: aiohttp takes a reset for the end of an answer that has no framing."""
+
+    _wire: aiohttp.client_proto.ResponseHandler | None = None
+
+    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        self._wire = connection.protocol
+        return await super().start(connection)
+
+    @property
+    def was_reset(self) -> bool:
+        """Whether it has no framing and its connection did not end in order."""
+        if self._wire is None or "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
+            return False
+        return isinstance(self._wire.exception(), OSError)
+
+
 def open_session(clocks: Clocks) -> aiohttp.ClientSession:
     """The connections to all upstreams. Nothing is decoded, followed, stored or added on the way."""
     return aiohttp.ClientSession(
@@ -32,6 +49,7 @@ def open_session(clocks: Clocks) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=_AUTO_HEADERS,
         auto_decompress=False,
+        response_class=_Answer,
         read_bufsize=_READ_BYTES,
         max_line_size=_HEAD_LIMIT,
         max_field_size=_HEAD_LIMIT,
@@ -79,7 +97,10 @@ class Upstream:
         """The next bytes of an answer, empty at its end. Raises `UpstreamBroken` when it ends too early."""
         content = answer.content
         try:
-            return await content.readany()
+            chunk = await content.readany()
+            if not chunk and isinstance(answer, _Answer) and answer.was_reset:
+                raise ConnectionResetError
+            return chunk
         except (aiohttp.ClientError, ConnectionError, RuntimeError) as error:
             # what came in the same breath as the end of the connection still counts; aiohttp has it, but only
             # raises
