@@ -79,6 +79,8 @@ class Relay:
             ):
                 if await self._flow(exchange, guard, upload, target, path):
                     return
+                guard.unlimit()
+                upload.limit_silence(guard, self._clocks.upload_idle_timeout_s)
                 break
         skeleton = await upload.rest()
         exchange.uploading = False
