@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import deque
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -10,16 +11,19 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from dabom.errors import ClientError, DabomError, HeadersTooLarge, HeaderTimeout
-from dabom.gateway import ABORT
+from dabom.gateway import ABORT, LOST
 from dabom.gateway.headers import request_id
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from dabom.gateway import Clocks, Limits
     from dabom.gateway.asgi import Message
 
 _HIGH_WATER_BYTES = 512 * 1024
+_LOOK_S = 0.1
+_CLOSE, _CLOSE_WAIT = 7, 8  # states of Linux' TCP: reset by the client, ended by the client
 
 
 def build_protocol(clocks: Clocks, limits: Limits) -> type[asyncio.Protocol]:
@@ -76,6 +80,8 @@ class _Connection(HttpToolsProtocol):
         self._in_head = True
         self._refused = False
         self._intake: _Intake | None = None
+        self._look: asyncio.TimerHandle | None = None
+        self._lost: list[Callable[[], None]] = []
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -84,11 +90,15 @@ class _Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
         super().connection_lost(exc)
+        for tell in self._lost:
+            tell()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
         super().data_received(data)
+        if self._look is None and self.flow.read_paused:
+            self._look = self.loop.call_later(_LOOK_S, self._look_at_peer)
         if not self._in_head or self._refused:
             return
         self._head_bytes += len(data)
@@ -101,6 +111,7 @@ class _Connection(HttpToolsProtocol):
         super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
         self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
+        self._lost = self.scope[LOST] = []  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
         self._stop_clock()
@@ -140,6 +151,16 @@ class _Connection(HttpToolsProtocol):
         else:
             self.transport.close()
 
+    def _look_at_peer(self) -> None:
+        """A socket that is not read does not show the end of its connection; the kernel (Linux) knows."""
+        self._look = None
+        if self.transport.is_closing() or not self.flow.read_paused:
+            return
+        if _tcp_state(self.transport) in (_CLOSE, _CLOSE_WAIT):
+            self.transport.abort()
+        else:
+            self._look = self.loop.call_later(_LOOK_S, self._look_at_peer)
+
     def _refuse(self, error: DabomError) -> None:
         """Answer without the app, which has seen nothing of this request, and close."""
         if self._refused:
@@ -156,3 +177,14 @@ class _Connection(HttpToolsProtocol):
         ident = f"x-request-id: {request_id(self.headers or [])}\r\n\r\n"
         self.transport.write((line + fields + ident).encode() + body)
         self.transport.close()
+
+
+def _tcp_state(transport: asyncio.Transport) -> int | None:
+    option = getattr(socket, "TCP_INFO", None)
+    if option is None:
+        return None
+    try:
+        info: bytes = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, option, 1)
+    except OSError:
+        return _CLOSE
+    return info[0]

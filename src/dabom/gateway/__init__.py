@@ -1,13 +1,14 @@
 """The ASGI app in front of the upstreams: receive, read facts, choose, wait for a permit, relay, account."""
 
 from dabom.gateway.account import Accounts, Log
-from dabom.gateway.exchange import ABORT
+from dabom.gateway.exchange import ABORT, LOST
 from dabom.gateway.gateway import Gateway
 from dabom.gateway.metrics import Metrics
 from dabom.gateway.settings import Clocks, GatewaySettings, Limits, UpstreamSettings
 
 __all__ = [
     "ABORT",
+    "LOST",
     "Accounts",
     "Clocks",
     "Gateway",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ABORT = "dabom.abort"
 """Key of a scope: a function that drops the connection with what is still to be sent."""
+LOST = "dabom.lost"
+"""Key of a scope: a list of functions that are called when the connection is lost."""
 _LINGER_S = 1.0
 _TELL_S = 5.0
 _RETRY_AFTER_S = 1.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dabom.errors import DabomError, Draining, MethodNotAllowed, Unauthorized
 from dabom.gateway import headers as head
 from dabom.gateway.batch import Batch
-from dabom.gateway.exchange import Exchange
+from dabom.gateway.exchange import LOST, Exchange
 from dabom.gateway.facts import FactsReader
 from dabom.gateway.fleet import Fleet
 from dabom.gateway.guard import Guard
@@ -108,6 +108,7 @@ class Gateway:
         try:
             self._check_key(scope)
             async with Guard() as guard:
+                scope.setdefault(LOST, []).append(guard.leave)
                 with self._run(guard):
                     await self._route(scope, exchange, guard, label)
         except DabomError as error:

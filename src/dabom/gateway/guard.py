@@ -67,6 +67,10 @@ class Guard:
             self._reason = reason
             self._task.cancel()
 
+    def leave(self) -> None:
+        """End the guarded block since the client has closed its connection."""
+        self.interrupt(ClientGone("the client closed its connection"))
+
     def watch(self, receive: Receive) -> None:
         """From now on a client that leaves interrupts. The body must have been received whole.
 
@@ -78,7 +82,7 @@ class Guard:
     async def _wait_for_leave(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self.interrupt(ClientGone("the client closed its connection"))
+        self.leave()
 
     def limit_total(self, seconds: float) -> None:
         """What follows may take `seconds`; `elapsed_ms` counts from here."""
