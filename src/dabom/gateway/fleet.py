@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import msgspec
 
-from dabom.errors import DabomError, ModelNotFound, UpstreamBroken, UpstreamError, UpstreamUnreachable
+from dabom.errors import DabomError, ModelNotFound, UpstreamBroken, UpstreamUnreachable
 from dabom.gateway.permits import Permits
 from dabom.gateway.upstream import Upstream, open_session
 
@@ -27,7 +27,7 @@ class _Model(msgspec.Struct):
 
 
 class _Models(msgspec.Struct):
-    data: list[_Model]
+    data: list[msgspec.Raw]
 
 
 def able(upstreams: Sequence[Upstream], model: str | None) -> list[Upstream]:
@@ -88,14 +88,10 @@ class Fleet:
     async def ask(self, upstream: Upstream) -> str:
         """Learn what an upstream serves; its state in one word for /readyz."""
         try:
-            models = msgspec.json.decode(await self._list(upstream), type=_Models)
+            upstream.models = frozenset(await self._offers(upstream))
         except DabomError as error:
             upstream.models = None
             return error.code
-        except msgspec.DecodeError:
-            upstream.models = frozenset()
-            return "upstream_broken"
-        upstream.models = frozenset(model.id for model in models.data)
         return "ok"
 
     async def states(self) -> dict[str, str]:
@@ -105,17 +101,26 @@ class Fleet:
 
     async def models(self) -> dict[str, Any]:
         """The lists of all upstreams as one; an upstream that does not answer is left out."""
-        answers = await asyncio.gather(*(self._list(u) for u in self.upstreams), return_exceptions=True)
-        lists = [a for a in answers if isinstance(a, bytes)]
-        if not lists:
-            raise next(
-                (a for a in answers if isinstance(a, UpstreamError)), UpstreamBroken("no upstream answers")
-            )
-        entries: dict[str, Any] = {}
-        for text in lists:
-            for entry in msgspec.json.decode(text).get("data", ()):
-                entries.setdefault(entry["id"], entry)
+        answers = await asyncio.gather(*(self._offers(u) for u in self.upstreams), return_exceptions=True)
+        entries: dict[str, msgspec.Raw] = {}
+        faults: list[BaseException] = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                faults.append(answer)
+            else:
+                entries |= {name: entry for name, entry in answer.items() if name not in entries}
+        if len(faults) == len(answers):
+            raise faults[0]
         return {"object": "list", "data": list(entries.values())}
+
+    async def _offers(self, upstream: Upstream) -> dict[str, msgspec.Raw]:
+        """What an upstream says of its models, as it says it, by their names. Raises `UpstreamError`."""
+        text = await self._list(upstream)
+        try:
+            models = msgspec.json.decode(text, type=_Models)
+            return {msgspec.json.decode(entry, type=_Model).id: entry for entry in models.data}
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise UpstreamBroken(f"upstream {upstream.name} gives no list at GET /models") from None
 
     async def _list(self, upstream: Upstream) -> bytes:
         headers = [("accept", "application/json")]

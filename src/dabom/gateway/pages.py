@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from dabom.gateway.gateway import Gateway
 
 
+_READY = {"ready": True, "draining": False, "upstreams": {"10.0.0.7:8000": "ok"}}
+_METRICS = 'dabom_requests_total{path="/chat",status="200",upstream="10.0.0.7:8000"} 12.0\n'
+
+
+def _shown(example: object, kind: str = "application/json") -> dict[int | str, dict[str, Any]]:
+    return {200: {"content": {kind: {"example": example}}}}
+
+
 def build_pages(gateway: Gateway) -> FastAPI:
     """The FastAPI app behind everything that is not relayed."""
     pages: FastAPI = FastAPIOffline(
@@ -28,12 +36,17 @@ def build_pages(gateway: Gateway) -> FastAPI:
     add_redoc(pages)
     make_schema = pages.openapi
 
-    @pages.get("/healthz", tags=["operation"], summary="Is the gateway up?")
+    @pages.get("/healthz", tags=["operation"], summary="Is the gateway up?", responses=_shown({"ok": True}))
     async def healthz() -> dict[str, bool]:
         """Always 200 once started; upstreams are not asked."""
         return {"ok": True}
 
-    @pages.get("/readyz", tags=["operation"], summary="Can at least one upstream serve?")
+    @pages.get(
+        "/readyz",
+        tags=["operation"],
+        summary="Can at least one upstream serve?",
+        responses=_shown(_READY) | {503: {"description": "None can, or the gateway is shutting down"}},
+    )
     async def readyz() -> JSONResponse:
         """200 when an upstream can serve, else 503; `upstreams` has the state of each."""
         states = await gateway.fleet.states()
@@ -41,7 +54,13 @@ def build_pages(gateway: Gateway) -> FastAPI:
         body = {"ready": ready, "draining": gateway.draining, "upstreams": states}
         return JSONResponse(body, 200 if ready else 503)
 
-    @pages.get("/metrics", tags=["operation"], summary="Prometheus metrics", response_class=Response)
+    @pages.get(
+        "/metrics",
+        tags=["operation"],
+        summary="Prometheus metrics",
+        response_class=Response,
+        responses=_shown(_METRICS, "text/plain"),
+    )
     async def metrics() -> Response:
         """Prometheus text format."""
         return Response(gateway.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
