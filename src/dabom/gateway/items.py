@@ -77,7 +77,7 @@ class ItemReader:
             text = bytes(raw)
             position = skeleton.text.index(text, position)
             inner = self._read(text, f"item {number}")
-            _remember(inner.id, seen, f"item {number}")
+            _remember(inner.id, skeleton, seen, f"item {number}")
             items.append(self._cut(inner, number, skeleton, whole, position))
             position += len(text)
         return items
@@ -89,7 +89,7 @@ class ItemReader:
             skeleton = scan.scan(line)
             skeleton = replace(skeleton, text=scan.mend(skeleton.text))
             inner = self._read(skeleton.text, f"line {number}")
-            _remember(inner.id, seen, f"line {number}")
+            _remember(inner.id, skeleton, seen, f"line {number}")
             ident = bytes(inner.id)
             item = self._cut(inner, number, skeleton, memoryview(line), 0)
         except ClientError as error:
@@ -124,9 +124,9 @@ class ItemReader:
         return item
 
 
-def _remember(raw: msgspec.Raw, seen: set[bytes], name: str) -> None:
+def _remember(raw: msgspec.Raw, skeleton: Skeleton, seen: set[bytes], name: str) -> None:
     """Ids are strings or whole numbers, and no two are the same."""
-    if raw is _NULL or len(raw) > _MAX_ID_BYTES:
+    if raw is _NULL or len(raw) > _MAX_ID_BYTES or bytes(raw)[1:-1] in skeleton.strings:
         raise ClientError(f"{name} has no id, or one of more than {_MAX_ID_BYTES} bytes", param="id")
     try:
         value = msgspec.json.decode(raw, type=str | int)
