@@ -74,7 +74,9 @@ async def test_without_once_the_gateway_stays_until_told_to_stop(tmp_path: Path,
         assert process.stdout is not None
         shown = b""
         while b"gateway log" not in shown:
-            shown += await process.stdout.readline()
+            line = await process.stdout.readline()
+            assert line, shown.decode()
+            shown += line
         children = psutil.Process(process.pid).children(recursive=True)
         assert children
         process.send_signal(number)

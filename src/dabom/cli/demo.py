@@ -81,10 +81,10 @@ async def _demo(options: DemoOptions, language: Language) -> int:
         report = await _check(url, samples, options.out, language)
         _show(report, options.json, language)
         if options.url is None and not options.once:
-            _show_urls(url, log, language)
             stop = asyncio.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, stop.set)
+            _show_urls(url, log, language)  # from here on a signal is the usual end, not an interruption
             await stop.wait()
     return 0 if report.passed else 1
 
