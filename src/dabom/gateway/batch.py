@@ -101,21 +101,26 @@ class Batch:
         exchange.record.items = number
 
     async def _lines(self, upload: Upload, dispatch: Dispatch) -> AsyncIterator[bytes]:
-        limit, parts, size = self._settings.limits.max_body_bytes, list[bytes](), 0
+        parts, size = list[bytes](), 0
         while chunk := await self._next(upload, dispatch):
             start = 0
             while (end := chunk.find(b"\n", start)) >= 0:
                 parts.append(chunk[start:end])
                 line, parts, size, start = b"".join(parts), [], 0, end + 1
+                self._check_line(len(line))
                 if not line.isspace() and line:
                     yield line
             parts.append(chunk[start:])
             size += len(chunk) - start
-            if size > limit:
-                raise BodyTooLarge(f"a line has more than {limit:,} bytes, which is the limit")
+            self._check_line(size)
         rest = b"".join(parts)
         if rest and not rest.isspace():
             yield rest
+
+    def _check_line(self, size: int) -> None:
+        limit = self._settings.limits.max_body_bytes
+        if size > limit:
+            raise BodyTooLarge(f"a line has more than {limit:,} bytes, which is the limit")
 
     async def _next(self, upload: Upload, dispatch: Dispatch) -> bytes:
         """The next bytes. A client that waits for its answers before it sends more is not stalled."""
