@@ -271,7 +271,7 @@ async def test_an_upstream_that_cannot_be_reached_is_told_per_item(running_gatew
 async def test_each_item_has_the_request_id_with_its_number(behind: Behind) -> None:
     async with behind() as (upstream, gw):
         items = [_item("x"), {"id": "bad", "body": 1}, _item("y")]
-        answer = await gw.ask("/chat/batch", _batch(*items), headers={"x-request-id": "mine"})
+        answer = await gw.ask("/chat/batch", _batch(*items), headers=[("x-request-id", "mine")])
         assert answer.header("x-request-id") == "mine"
         assert {seen.header("x-request-id") for seen in upstream.seen} == {"mine-1", "mine-3"}
         assert {seen.path for seen in upstream.seen} == {"/v1/chat/completions"}
