@@ -8,17 +8,12 @@ import socket
 import struct
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
+from contextlib import AbstractAsyncContextManager as AsyncContext
+from contextlib import AbstractContextManager as Context
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-import aiohttp
 import h11
 import msgspec
 import pytest
@@ -66,8 +61,7 @@ class Answer:
 
     @property
     def error(self) -> dict[str, Any]:
-        error: dict[str, Any] = self.json()["error"]
-        return error
+        return cast("dict[str, Any]", self.json()["error"])
 
 
 class Wire:
@@ -78,7 +72,6 @@ class Wire:
         self._writer = writer
         self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=2**20)
         self.answer = Answer(0, [])
-        self.broken_by: Exception | None = None
 
     async def send(self, octets: bytes) -> None:
         """Any bytes at all."""
@@ -144,14 +137,12 @@ class Wire:
         """Take one event or some bytes; False when there is nothing more to come."""
         try:
             event = self._parser.next_event()
-        except h11.RemoteProtocolError as error:
-            self.broken_by = error
+        except h11.RemoteProtocolError:
             return False
         if event is h11.NEED_DATA:
             try:
                 octets = await self._reader.read(65536)
-            except ConnectionResetError as error:
-                self.broken_by = error
+            except ConnectionResetError:
                 return False
             self._parser.receive_data(octets)
         elif isinstance(event, h11.Response):
@@ -175,6 +166,17 @@ class Wire:
         sock = self._writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
+
+
+@asynccontextmanager
+async def _open_wire(port: int) -> AsyncIterator[Wire]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield Wire(reader, writer)
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 @dataclass
@@ -202,7 +204,6 @@ class RunningGateway:
     url: str
     port: int
     gateway: Gateway
-    http: aiohttp.ClientSession
     log: _LogPipe
 
     @property
@@ -210,16 +211,9 @@ class RunningGateway:
         """Those of the only upstream."""
         return self.gateway.fleet.upstreams[0].permits
 
-    @asynccontextmanager
-    async def wire(self) -> AsyncIterator[Wire]:
+    def wire(self) -> AsyncContext[Wire]:
         """A connection of its own."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        try:
-            yield Wire(reader, writer)
-        finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
+        return _open_wire(self.port)
 
     async def ask(
         self,
@@ -235,9 +229,8 @@ class RunningGateway:
         if octets is not None and not any(name.lower() == "content-type" for name, _ in given):
             given.append(("content-type", "application/json"))
         async with self.wire() as wire:
-            await wire.request(
-                path, octets, method=method or ("GET" if octets is None else "POST"), headers=given
-            )
+            verb = method or ("GET" if octets is None else "POST")
+            await wire.request(path, octets, method=verb, headers=given)
             return await wire.rest()
 
     async def line(self, request_id: str, within_s: float = WITHIN_S) -> dict[str, Any]:
@@ -257,8 +250,8 @@ class RunningGateway:
                 await asyncio.sleep(0.002)
 
 
-Run = Callable[..., AbstractAsyncContextManager[RunningGateway]]
-Behind = Callable[..., AbstractAsyncContextManager[tuple[ScriptedUpstream, RunningGateway]]]
+Run = Callable[..., AsyncContext[RunningGateway]]
+Behind = Callable[..., AsyncContext[tuple[ScriptedUpstream, RunningGateway]]]
 
 
 @asynccontextmanager
@@ -280,22 +273,15 @@ async def _log_pipe() -> AsyncIterator[tuple[int, _LogPipe]]:
 class _Server(Server):
     """Stops as soon as it is told to; uvicorn looks ten times a second, and there are many tests."""
 
-    def __init__(self, gateway: Gateway, settings: Settings) -> None:
-        super().__init__(gateway, settings, settings.gateway().clocks)
-        self._stopped = asyncio.Event()
-
     async def main_loop(self) -> None:
         await self.on_tick(0)
-        await self._stopped.wait()
-
-    def stop(self) -> None:
-        self.should_exit = True
-        self._stopped.set()
+        while not self.should_exit:  # noqa: ASYNC110 - a flag, as in uvicorn
+            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager
 async def _listening(gateway: Gateway, settings: Settings) -> AsyncIterator[int]:
-    server = _Server(gateway, settings)
+    server = _Server(gateway, settings, settings.gateway().clocks)
     serving = asyncio.create_task(server.serve())
     try:
         async with asyncio.timeout(WITHIN_S):
@@ -304,13 +290,11 @@ async def _listening(gateway: Gateway, settings: Settings) -> AsyncIterator[int]
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
         gateway.cut()
-        server.stop()
-        try:
-            async with asyncio.timeout(WITHIN_S):
-                await asyncio.shield(serving)
-        finally:
-            server.force_exit = True
-            await serving
+        server.should_exit = True
+        ended, _ = await asyncio.wait([serving], timeout=WITHIN_S)
+        server.force_exit = True
+        await serving
+        assert ended, "the server did not stop"
 
 
 @asynccontextmanager
@@ -320,8 +304,7 @@ async def _run(upstream_url: str | None = None, **given: Any) -> AsyncIterator[R
         descriptor, log = await stack.enter_async_context(_log_pipe())
         gateway = build(settings.gateway(), descriptor)
         port = await stack.enter_async_context(_listening(gateway, settings))
-        http = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{port}"))
-        running_gateway = RunningGateway(f"http://127.0.0.1:{port}", port, gateway, http, log)
+        running_gateway = RunningGateway(f"http://127.0.0.1:{port}", port, gateway, log)
         yield running_gateway
         await running_gateway.until(lambda: not gateway.running)
         for upstream in gateway.fleet.upstreams:
@@ -375,35 +358,12 @@ class GatewayProcess:
     child: subprocess.Popen[bytes]
     log_file: Path
 
-    @asynccontextmanager
-    async def wire(self) -> AsyncIterator[Wire]:
+    def wire(self) -> AsyncContext[Wire]:
         """A connection of its own."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        try:
-            yield Wire(reader, writer)
-        finally:
-            writer.close()
+        return _open_wire(self.port)
 
 
-class Starter:
-    """Starts `dabom serve`; made by the fixture `gateway_process`."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @contextmanager
-    def __call__(self, upstream_url: str, **environment: str) -> Iterator[GatewayProcess]:
-        port, log_file = free_port(), self._folder / "log.jsonl"
-        env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(_OURS)},
-            "VLLM_BASE_URL": upstream_url,
-            "DABOM_LOG_FILE": str(log_file),
-            **environment,
-        }
-        command = [sys.executable, "-m", "dabom.cli", "serve", "--port", str(port)]
-        url = f"http://127.0.0.1:{port}"
-        with running(command, f"{url}/healthz", env=env) as child:
-            yield GatewayProcess(url, port, child, log_file)
+Starter = Callable[..., Context[GatewayProcess]]
 
 
 @pytest.fixture
@@ -412,7 +372,18 @@ def gateway_process(tmp_path: Path) -> Starter:
 
     Starting blocks this loop, but an upstream that is not asked meanwhile does not mind.
     """
-    return Starter(tmp_path)
+
+    @contextmanager
+    def start(upstream_url: str, **environment: str) -> Iterator[GatewayProcess]:
+        port, log_file = free_port(), tmp_path / "log.jsonl"
+        env = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+        env |= {"VLLM_BASE_URL": upstream_url, "DABOM_LOG_FILE": str(log_file), **environment}
+        command = [sys.executable, "-m", "dabom.cli", "serve", "--port", str(port)]
+        url = f"http://127.0.0.1:{port}"
+        with running(command, f"{url}/healthz", env=env) as child:
+            yield GatewayProcess(url, port, child, log_file)
+
+    return start
 
 
 @pytest.fixture
