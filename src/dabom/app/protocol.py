@@ -66,6 +66,8 @@ class _Intake:
                 return message
         chunk = self._chunks.popleft()
         self._size -= len(chunk)
+        if not self._chunks:
+            cycle.flow.resume_reading()
         return {"type": "http.request", "body": chunk, "more_body": bool(self._chunks) or cycle.more_body}
 
 

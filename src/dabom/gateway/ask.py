@@ -10,9 +10,7 @@ from dabom.gateway.lines import answered, failed
 from dabom.gateway.relay import upstream_headers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import aiohttp
+    from collections.abc import Iterator
 
     from dabom.gateway.account import Accounts
     from dabom.gateway.exchange import Exchange
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from dabom.gateway.items import Item
     from dabom.gateway.settings import Clocks, GatewaySettings
     from dabom.gateway.upstream import Upstream
+    from dabom.gateway.wire import Answer
 
 PATH = "/chat/batch item"
 _PIECE_BYTES = 256 * 1024
@@ -58,28 +57,26 @@ class Asker:
             self._accounts.metrics.batch_item(str(record.status)).inc()
             self._accounts.close(record, PATH)
 
-    async def _send(
-        self, item: Item, target: Upstream, exchange: Exchange, guard: Guard
-    ) -> aiohttp.ClientResponse:
+    async def _send(self, item: Item, target: Upstream, exchange: Exchange, guard: Guard) -> Answer:
         first_s = self.clocks.first_byte_s(stream=False, media=bool(item.facts.media))
         guard.limit_total(self.clocks.total_timeout_s)
         guard.limit_silence(first_s, FirstByteTimeout(f"the upstream sent no first byte in {first_s:g} s"))
         own = {
-            "content-type": "application/json",
-            "x-request-id": f"{exchange.record.request_id}-{item.number}",
+            b"content-type": b"application/json",
+            b"x-request-id": f"{exchange.record.request_id}-{item.number}".encode(),
         }
         headers = upstream_headers(exchange, target, len(item.body), forward=self._forward)
         headers = [(name, own.get(name, value)) for name, value in headers]
         return await target.send("POST", "/chat/completions", headers, _slices(item.body))
 
-    async def _whole(self, guard: Guard, target: Upstream, answer: aiohttp.ClientResponse) -> bytes:
+    async def _whole(self, guard: Guard, target: Upstream, answer: Answer) -> bytes:
         """The body of an answer; an error's is cut at its limit."""
         idle_s = self.clocks.idle_timeout_s
         guard.limit_silence(idle_s, IdleTimeout(f"upstream {target.name} was silent for {idle_s:g} s"))
         limit = self._limits.max_error_bytes if answer.status >= 400 else self._limits.max_answer_bytes
         parts, size = list[bytes](), 0
         try:
-            while size <= limit and (chunk := await target.read(answer)):
+            while size <= limit and (chunk := await answer.read()):
                 guard.touch()
                 parts.append(chunk)
                 size += len(chunk)
@@ -90,7 +87,7 @@ class Asker:
         return b"".join(parts)[:limit]
 
 
-async def _slices(body: memoryview) -> AsyncIterator[bytes]:
+def _slices(body: memoryview) -> Iterator[memoryview]:
     """Views, not copies: the body of a batch is held once."""
     for start in range(0, len(body), _PIECE_BYTES):
-        yield body[start : start + _PIECE_BYTES]  # type: ignore[misc]  # aiohttp writes any buffer
+        yield body[start : start + _PIECE_BYTES]

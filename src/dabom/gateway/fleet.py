@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import msgspec
 
 from dabom.errors import DabomError, ModelNotFound, UpstreamBroken, UpstreamUnreachable
 from dabom.gateway.permits import Permits
-from dabom.gateway.upstream import Upstream, open_session
+from dabom.gateway.upstream import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,13 +41,12 @@ class Fleet:
     def __init__(self, settings: GatewaySettings, metrics: Metrics) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._session: aiohttp.ClientSession | None = None
         self.upstreams: tuple[Upstream, ...] = ()
 
     async def __aenter__(self) -> Fleet:
-        session = self._session = open_session(self._settings.clocks)
+        connect_s = self._settings.clocks.connect_timeout_s
         self.upstreams = tuple(
-            Upstream(one, Permits(one.concurrency or self._settings.concurrency), session)
+            Upstream(one, Permits(one.concurrency or self._settings.concurrency), connect_s)
             for one in self._settings.upstreams
         )
         for upstream in self.upstreams:
@@ -56,8 +54,8 @@ class Fleet:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._session is not None:
-            await self._session.close()
+        for upstream in self.upstreams:
+            upstream.close()
 
     @property
     def only(self) -> Upstream | None:
@@ -123,9 +121,9 @@ class Fleet:
             raise UpstreamBroken(f"upstream {upstream.name} gives no list at GET /models") from None
 
     async def _list(self, upstream: Upstream) -> bytes:
-        headers = [("accept", "application/json")]
+        headers = [(b"accept", b"application/json")]
         if upstream.authorization is not None:
-            headers.append(("authorization", upstream.authorization))
+            headers.append((b"authorization", upstream.authorization))
         try:
             async with asyncio.timeout(_ASK_TIMEOUT_S):
                 answer = await upstream.send("GET", "/models", headers)
@@ -134,12 +132,10 @@ class Fleet:
                         raise UpstreamBroken(
                             f"upstream {upstream.name} answers {answer.status} to GET /models"
                         )
-                    return await answer.content.read(_MAX_LIST_BYTES)
+                    return await answer.read_all(_MAX_LIST_BYTES)
                 finally:
                     answer.close()
         except TimeoutError:
             raise UpstreamUnreachable(
                 f"upstream {upstream.name} does not answer in {_ASK_TIMEOUT_S:g} s"
             ) from None
-        except (aiohttp.ClientError, ConnectionError) as error:
-            raise upstream.broken(error) from None

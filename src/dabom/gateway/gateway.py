@@ -108,7 +108,9 @@ class Gateway:
         try:
             self._check_key(scope)
             async with Guard() as guard:
-                scope.setdefault(LOST, []).append(guard.leave)
+                if LOST in scope:
+                    guard.told = True
+                    scope[LOST].append(guard.leave)
                 with self._run(guard):
                     await self._route(scope, exchange, guard, label)
         except DabomError as error:

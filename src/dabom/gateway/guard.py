@@ -30,6 +30,8 @@ class Guard:
         self._task = asyncio.current_task(self._loop)
         self._reason: DabomError | None = None
         self._watch: asyncio.Task[None] | None = None
+        self.told = False
+        """The server calls `leave` when the connection is lost; nobody has to wait for that."""
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = _NEVER
         self._started = self._loop.time()
@@ -77,7 +79,8 @@ class Guard:
         uvicorn stops reading after a large body; asking it for the next message makes it read again, and so
         see the end of the connection.
         """
-        self._watch = self._loop.create_task(self._wait_for_leave(receive))
+        if not self.told:
+            self._watch = self._loop.create_task(self._wait_for_leave(receive))
 
     async def _wait_for_leave(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from dabom.gateway.asgi import Headers
 
@@ -53,25 +53,20 @@ def request_id(headers: Headers) -> str:
     return os.urandom(8).hex()
 
 
-def for_upstream(headers: Headers, request_id: str, authorization: str | None) -> list[tuple[str, str]]:
+def for_upstream(headers: Headers, request_id: str, authorization: bytes | None) -> Headers:
     """What the upstream gets of the client's headers. `authorization` replaces the client's own."""
     named = _named_by_connection(headers)
-    kept = [
-        (key.decode("latin-1"), _text(value))
-        for key, value in headers
-        if key not in _NOT_UPSTREAM and key not in named
-    ]
-    kept.append(("x-request-id", request_id))
+    kept = [pair for pair in headers if pair[0] not in _NOT_UPSTREAM and pair[0] not in named]
+    kept.append((b"x-request-id", request_id.encode()))
     if authorization is not None:
-        kept.append(("authorization", authorization))
+        kept.append((b"authorization", authorization))
     return kept
 
 
-def for_client(headers: Iterable[tuple[bytes, bytes]], request_id: str) -> Headers:
+def for_client(headers: Headers, request_id: str) -> Headers:
     """What the client gets of the upstream's headers, without a length."""
-    lowered = [(key.lower(), value) for key, value in headers]
-    named = _named_by_connection(lowered)
-    kept = [(key, value) for key, value in lowered if key not in _NOT_DOWNSTREAM and key not in named]
+    named = _named_by_connection(headers)
+    kept = [pair for pair in headers if pair[0] not in _NOT_DOWNSTREAM and pair[0] not in named]
     kept.append((b"x-request-id", request_id.encode()))
     return kept
 
@@ -100,15 +95,7 @@ def retry_after(seconds: float) -> Mapping[bytes, bytes]:
     return {b"retry-after": str(max(1, round(seconds))).encode()}
 
 
-def _text(value: bytes) -> str:
-    """A value as aiohttp wants it; it writes UTF-8, so that only UTF-8 arrives as it was sent."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
-
-
-def _named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
+def _named_by_connection(headers: Headers) -> set[bytes]:
     """RFC 9110 7.6.1: headers that `Connection` names go no further than one hop."""
     return {
         token.strip().lower()

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dabom.errors import FirstByteTimeout, IdleTimeout, UnsupportedMediaType, UpstreamBroken, UpstreamError
+from dabom.errors import FirstByteTimeout, IdleTimeout, UnsupportedMediaType, UpstreamBroken
 from dabom.gateway import headers as head
 from dabom.gateway import sse
 from dabom.gateway.upload import JsonUpload, Stalled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
-    import aiohttp
-
+    from dabom.gateway.asgi import Headers
     from dabom.gateway.exchange import Exchange
     from dabom.gateway.facts import Facts, FactsReader
     from dabom.gateway.fleet import Fleet
@@ -29,8 +28,9 @@ if TYPE_CHECKING:
     from dabom.gateway.scan import Skeleton
     from dabom.gateway.settings import GatewaySettings
     from dabom.gateway.upstream import Upstream
+    from dabom.gateway.wire import Answer
 
-_EVENT_STREAM: list[tuple[bytes, bytes]] = [
+_EVENT_STREAM: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
 ]
@@ -42,7 +42,7 @@ class Outgoing:
 
     method: str
     path: str
-    body: AsyncIterator[bytes] | bytes | None
+    body: Sequence[bytes]
     size: int | None
     facts: Facts
 
@@ -95,7 +95,7 @@ class Relay:
             target.permits.hold(self._clocks.acquire_timeout_s) as permit,
         ):
             exchange.record.queue_ms = round(permit.waited_s * 1000, 2)
-            await self.ask(exchange, guard, target, Outgoing("POST", path, upload.body, upload.size, facts))
+            await self.ask(exchange, guard, target, Outgoing("POST", path, upload.chunks, upload.size, facts))
 
     async def ask(self, exchange: Exchange, guard: Guard, target: Upstream, outgoing: Outgoing) -> None:
         """Send a request that has been received, and relay its answer. The caller holds the permit."""
@@ -117,25 +117,23 @@ class Relay:
             guard.watch(exchange.receive)
 
         exchange.record.upstream = target.name
-        length = upload.length or 0
         self._start_clocks(guard, stream=True, media=True)  # until the facts are known
         async with target.permits.hold(self._clocks.acquire_timeout_s):
+            headers = self._upstream_headers(exchange, target, upload.length)
+            answer = await target.open("POST", path, headers)
             try:
-                answer = await target.send(
-                    "POST", path, self._upstream_headers(exchange, target, length), upload.flow(checked)
-                )
-                await self._answer(exchange, guard, target, answer)
-            except UpstreamError:
-                if isinstance(upload.flaw, Stalled) and not exchange.started:
-                    return False
-                if upload.flaw is not None:
-                    raise upload.flaw from None
+                answer.sent = await upload.flow(answer.put, checked)
+                await answer.head()
+            except Stalled:
+                answer.close()
+                return False
+            except BaseException:
+                answer.close()
                 raise
+            await self._answer(exchange, guard, target, answer)
         return True
 
-    async def _answer(
-        self, exchange: Exchange, guard: Guard, target: Upstream, answer: aiohttp.ClientResponse
-    ) -> None:
+    async def _answer(self, exchange: Exchange, guard: Guard, target: Upstream, answer: Answer) -> None:
         """Relay an answer and close it."""
         guard.limit_silence(
             self._clocks.idle_timeout_s,
@@ -144,14 +142,14 @@ class Relay:
             ),
         )
         exchange.record.first_byte_ms = guard.elapsed_ms()
-        headers = head.for_client(answer.raw_headers, exchange.record.request_id)
+        headers = head.for_client(answer.headers, exchange.record.request_id)
         try:
             if not 200 <= answer.status <= 599:
                 raise UpstreamBroken(f"upstream {target.name} answers with status {answer.status}")
             if exchange.started:
                 await self._continue_early(exchange, guard, target, answer)
             elif answer.status >= 400:
-                body = await self._error_body(guard, target, answer)
+                body = await self._error_body(guard, answer)
                 answer.close()
                 await exchange.whole(answer.status, headers, body)
             elif sse.readable(headers):
@@ -167,25 +165,23 @@ class Relay:
         exchange: Exchange,
         guard: Guard,
         target: Upstream,
-        answer: aiohttp.ClientResponse,
-        headers: list[tuple[bytes, bytes]],
+        answer: Answer,
+        headers: Headers,
     ) -> None:
-        length = answer.headers.get("Content-Length")
+        length = answer.find(b"content-length")
         if length is not None:
-            headers.append((b"content-length", length.encode()))
+            headers.append((b"content-length", length))
         await exchange.start(answer.status, headers)
-        while chunk := await target.read(answer):
+        while chunk := await answer.read():
             guard.touch()
             await exchange.write(chunk)
             guard.touch()
         await exchange.end()
 
-    async def _relay_events(
-        self, exchange: Exchange, guard: Guard, target: Upstream, answer: aiohttp.ClientResponse
-    ) -> None:
+    async def _relay_events(self, exchange: Exchange, guard: Guard, target: Upstream, answer: Answer) -> None:
         events = sse.Events()
         guard.limit_pause(self._clocks.keepalive_comment_s)
-        while (chunk := await guard.or_pause(target.read(answer))) != b"":
+        while (chunk := await guard.or_pause(answer.read())) != b"":
             if chunk is None:
                 if events.between:
                     await exchange.write(sse.COMMENT)
@@ -197,8 +193,7 @@ class Relay:
                 await exchange.write(ready)
                 guard.touch()
         rest = events.rest()
-        framed = "Transfer-Encoding" in answer.headers or "Content-Length" in answer.headers
-        if not (framed or events.done or events.failed):
+        if not (answer.framed or events.done or events.failed):
             raise UpstreamBroken(f"upstream {target.name} closed its stream without saying that it is done")
         if rest:
             await exchange.write(rest)
@@ -207,10 +202,10 @@ class Relay:
         else:
             await exchange.end()
 
-    async def _error_body(self, guard: Guard, target: Upstream, answer: aiohttp.ClientResponse) -> bytes:
+    async def _error_body(self, guard: Guard, answer: Answer) -> bytes:
         """An error body as it is, cut at the limit."""
-        limit, parts, size = self._settings.limits.max_error_bytes, [], 0
-        while size < limit and (chunk := await target.read(answer)):
+        limit, parts, size = self._settings.limits.max_error_bytes, list[bytes](), 0
+        while size < limit and (chunk := await answer.read()):
             guard.touch()
             parts.append(chunk)
             size += len(chunk)
@@ -221,9 +216,7 @@ class Relay:
         guard.limit_total(self._clocks.total_timeout_s)
         guard.limit_silence(seconds, FirstByteTimeout(f"the upstream sent no first byte in {seconds:g} s"))
 
-    def _upstream_headers(
-        self, exchange: Exchange, target: Upstream, length: int | None
-    ) -> list[tuple[str, str]]:
+    def _upstream_headers(self, exchange: Exchange, target: Upstream, length: int | None) -> Headers:
         return upstream_headers(exchange, target, length, forward=self._settings.forward_authorization)
 
     @asynccontextmanager
@@ -246,13 +239,13 @@ class Relay:
             await asyncio.sleep(self._clocks.keepalive_comment_s)
 
     async def _continue_early(
-        self, exchange: Exchange, guard: Guard, target: Upstream, answer: aiohttp.ClientResponse
+        self, exchange: Exchange, guard: Guard, target: Upstream, answer: Answer
     ) -> None:
         exchange.hush()
-        if answer.status < 400 and sse.readable(head.for_client(answer.raw_headers, "")):
+        if answer.status < 400 and sse.readable(head.for_client(answer.headers, "")):
             await self._relay_events(exchange, guard, target, answer)
             return
-        body = await self._error_body(guard, target, answer)
+        body = await self._error_body(guard, answer)
         exchange.record.code = UpstreamBroken.code
         await exchange.write(_refusal_event(target, answer.status, body))
 
@@ -266,17 +259,15 @@ def _refusal_event(target: Upstream, status: int, body: bytes) -> bytes:
     return sse.error_event(UpstreamBroken(f"upstream {target.name} answers {status} and no stream"))
 
 
-def upstream_headers(
-    exchange: Exchange, target: Upstream, length: int | None, *, forward: bool
-) -> list[tuple[str, str]]:
+def upstream_headers(exchange: Exchange, target: Upstream, length: int | None, *, forward: bool) -> Headers:
     """The headers of a request to `target`."""
     authorization = target.authorization
     if authorization is None and forward:
         given = head.find(exchange.headers, b"authorization")
-        authorization = given.decode("latin-1") if given is not None else None
+        authorization = given
     headers = head.for_upstream(exchange.headers, exchange.record.request_id, authorization)
     if length is not None:
-        headers.append(("content-length", str(length)))
+        headers.append((b"content-length", str(length).encode()))
     return headers
 
 

@@ -47,7 +47,9 @@ class Through:
         guard.watch(exchange.receive)
         target = self._fleet.only or await self._fleet.choose(None)
         exchange.record.upstream = target.name
-        outgoing = Outgoing(method, path, body or None, len(body) if body else None, Facts(size=len(body)))
+        outgoing = Outgoing(
+            method, path, [body] if body else (), len(body) if body else None, Facts(size=len(body))
+        )
         if method in ("GET", "HEAD"):
             await self._relay.ask(exchange, guard, target, outgoing)  # asks for a state, not for work
             return

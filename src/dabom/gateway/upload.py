@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from dabom.errors import BodyTooLarge, ClientGone, DabomError, UploadTimeout
+from dabom.errors import BodyTooLarge, ClientGone, UploadTimeout
 from dabom.gateway.scan import WHOLE_BYTES, Scanner, scan
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Awaitable, Callable
 
+    from dabom.errors import DabomError
     from dabom.gateway.asgi import Receive
     from dabom.gateway.guard import Guard
     from dabom.gateway.scan import Skeleton
@@ -19,6 +20,9 @@ FLOW_START_BYTES = 64 * 1024
 """A body that has less is received first: there is nothing to gain."""
 FLOW_WAIT_S = 0.25
 """How long in all an upload that flows on may keep its upstream waiting."""
+
+
+NEVER_S = float("inf")
 
 
 class Upload:
@@ -59,7 +63,7 @@ class Upload:
         return b""
 
 
-class Stalled(DabomError):
+class Stalled(Exception):
     """An upload that was flowing on keeps its upstream waiting; it must be received first."""
 
 
@@ -69,8 +73,6 @@ class JsonUpload(Upload):
     def __init__(self, receive: Receive, length: int | None, limit: int, guard: Guard) -> None:
         super().__init__(receive, length, limit)
         self.chunks: list[bytes] = []
-        self.flaw: DabomError | None = None
-        """Why a body that was flowing on has stopped."""
         self._guard = guard
         self._scanner: Scanner | None = None
         self._loop = asyncio.get_running_loop()
@@ -96,17 +98,6 @@ class JsonUpload(Upload):
         return self._finish()
 
     @property
-    def body(self) -> AsyncIterator[bytes] | bytes:
-        """The whole body, to be sent once; it may be asked for again."""
-        if len(self.chunks) == 1 and self.size <= WHOLE_BYTES:
-            return self.chunks[0]
-        return self._pieces()
-
-    async def _pieces(self) -> AsyncIterator[bytes]:
-        for chunk in self.chunks:
-            yield chunk
-
-    @property
     def flows(self) -> bool:
         """Whether so much has come so fast that the rest can be expected at once.
 
@@ -117,37 +108,32 @@ class JsonUpload(Upload):
         took = self._loop.time() - self._began
         return took * (self.length - self.size) / self.size < FLOW_WAIT_S / 2
 
-    async def flow(self, checked: Callable[[Skeleton], None]) -> AsyncIterator[bytes]:
-        """The body while it arrives. The last piece is held back until `checked` has seen the whole.
+    async def flow(
+        self, put: Callable[[bytes], Awaitable[bool]], checked: Callable[[Skeleton], None]
+    ) -> bool:
+        """Put the body out while it arrives; the last piece only when `checked` has seen the whole.
 
-        Whatever stops it is kept in `flaw`; the upstream then has a request without an end, which it drops.
+        False when nothing more is wanted. Raises `Stalled`, and what is wrong with the body; the upstream
+        then has a request without an end, which it drops.
         """
-        position, patience = 0, FLOW_WAIT_S
-        try:
-            while True:
-                ready = len(self.chunks) - (1 if self.size == self.length else 0)
-                while position < ready:
-                    yield self.chunks[position]
-                    position += 1
-                if self.ended:
-                    break
-                patience = await self._next_within(patience)
-            checked(self._finish())
-        except DabomError as error:
-            self.flaw = error
-            raise
+        self._guard.limit_pause(FLOW_WAIT_S)
+        position, waited_s = 0, 0.0
+        while not self.ended:
+            ready = len(self.chunks) - (1 if self.size == self.length else 0)
+            for chunk in self.chunks[position:ready]:
+                if not await put(chunk):
+                    return False
+            position = ready
+            asked = self._loop.time()
+            if await self._guard.or_pause(self.next()) is None or waited_s > FLOW_WAIT_S:
+                raise Stalled
+            waited_s += self._loop.time() - asked
+        self._guard.limit_pause(NEVER_S)
+        checked(self._finish())
         for chunk in self.chunks[position:]:
-            yield chunk
-
-    async def _next_within(self, patience: float) -> float:
-        """Receive a chunk; what is left of the patience."""
-        asked = self._loop.time()
-        try:
-            async with asyncio.timeout(patience):
-                await self.next()
-        except TimeoutError:
-            raise Stalled("the upload stalls") from None
-        return patience - (self._loop.time() - asked)
+            if not await put(chunk):
+                return False
+        return True
 
     def _finish(self) -> Skeleton:
         if self._scanner is None:
