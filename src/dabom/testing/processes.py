@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _POLL_S = 0.02
+_END_WITHIN_S = 20
 _TAIL_BYTES = 4000
 
 
@@ -43,18 +45,13 @@ def running(
     """
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("wb") as log:
         child = subprocess.Popen(  # noqa: S603 - the caller's own command, no shell
-            command, stdout=log, stderr=subprocess.STDOUT, env=env, cwd=folder
+            command, stdout=log, stderr=subprocess.STDOUT, env=env, cwd=folder, start_new_session=True
         )
         try:
             _wait_ready(child, ready_url, within_s, Path(log.name))
             yield child
         finally:
-            child.terminate()
-            try:
-                child.wait(20)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+            _end(child)
 
 
 @contextlib.contextmanager
@@ -67,6 +64,16 @@ def running_gateway(upstream_url: str, **settings: str) -> Iterator[str]:
     root = f"http://127.0.0.1:{port}"
     with running(command, f"{root}/healthz", env=env):
         yield root
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, then SIGKILL to what is left of it, children of its own included."""
+    child.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_END_WITHIN_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def _wait_ready(child: subprocess.Popen[bytes], url: str, within_s: float, log: Path) -> None:
