@@ -208,6 +208,12 @@ class Answer:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
+    def on_message_begin(self) -> None:
+        if self._ended:
+            raise ValueError(
+                "more than an answer"
+            )  # stops the parser: it would put a second one into the first
+
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         if name in _FRAMES:
