@@ -41,6 +41,7 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _ESCAPE_BYTES = 6
+_LEAST_BASE64 = ord("+")  # the quote, the space and all control characters lie below it
 
 
 @dataclass(slots=True)
@@ -114,6 +115,8 @@ class Scanner:
 
     def _resume(self, chunk: bytes) -> int:
         string = self._open
+        if string is not None and string.swallow(chunk):
+            return self._continued(string, len(chunk))
         start = 1 if string is not None and string.escaped else 0
         return self._continue(chunk, 0, _closing_quote(chunk, start))
 
@@ -124,14 +127,18 @@ class Scanner:
             return start
         stop = len(chunk) if end < 0 else end
         string.take(chunk, start, stop)
-        if self._max_string_bytes is not None and string.size > self._max_string_bytes:
-            raise BodyTooLarge(
-                f"one value has more than {self._max_string_bytes:,} bytes, which is the limit"
-            )
+        self._continued(string, stop)
         if end < 0:
             return stop
         self._close(string)
         return end + 1
+
+    def _continued(self, string: _OpenString, stop: int) -> int:
+        if self._max_string_bytes is not None and string.size > self._max_string_bytes:
+            raise BodyTooLarge(
+                f"one value has more than {self._max_string_bytes:,} bytes, which is the limit"
+            )
+        return stop
 
     def _close(self, string: _OpenString) -> None:
         self._open = None
@@ -165,20 +172,30 @@ class _OpenString:
         self._rest = b""  # an escape or a character that the last chunk cut
 
     def take(self, chunk: bytes, start: int, stop: int) -> None:
+        """Take a part of a chunk in which the string does not end."""
         part = memoryview(chunk)[start:stop]
+        if not len(part):
+            return
+        self._note(part)
+        # one pass in C: as signed bytes, control characters and everything beyond ASCII lie below the space
+        plain = int(np.frombuffer(part, np.int8).min()) >= 0x20 and chunk.find(b"\\", start, stop) < 0
+        if self._rest or not plain:
+            self._check(self._rest + part)
+
+    def swallow(self, chunk: bytes) -> bool:
+        """Take a whole chunk if it is base64 beyond doubt: then no quote needs to be looked for."""
+        if self._rest or int(np.frombuffer(chunk, np.int8).min()) < _LEAST_BASE64 or chunk.find(b"\\") >= 0:
+            return False
+        self._note(memoryview(chunk))
+        return True
+
+    def _note(self, part: memoryview) -> None:
         if self.size < DIGEST_BYTES:
             self._hash.update(part[: DIGEST_BYTES - self.size])
         if len(self._head) < HEAD_BYTES:
             self._head += part[: HEAD_BYTES - len(self._head)]
         self.size += len(part)
-        if not len(part):
-            return
         self.tail = (self.tail + part[-TAIL_BYTES:])[-TAIL_BYTES:]
-        # one pass in C: as signed bytes, control characters and everything beyond ASCII lie below the space
-        plain = int(np.frombuffer(part, np.int8).min()) >= 0x20 and chunk.find(b"\\", start, stop) < 0
-        if plain and not self._rest:
-            return
-        self._check(self._rest + part)
 
     def close(self) -> bytes:
         """The head of the string, all of it when it is short."""
