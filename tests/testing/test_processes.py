@@ -20,8 +20,6 @@ import http.server, subprocess, sys
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)"])
 http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bind="127.0.0.1")
 """
-    "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bind='127.0.0.1')"
-)
 SERVER = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1"]
 
 
