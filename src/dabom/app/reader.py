@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from contextlib import asynccontextmanager, suppress
@@ -34,6 +35,7 @@ async def started_reader(whisper_model: Path | None) -> AsyncIterator[UpstreamSe
         "--port",
         str(port),
         "--with-parent",
+        str(os.getpid()),
     ]
     if whisper_model is not None:
         command += ["--whisper-model", str(whisper_model)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from dabom.app.memory import keep_memory_steady
+from dabom.app.memory import keep_memory_steady, spare_collector
 from dabom.app.protocol import build_protocol
 from dabom.app.reader import started_reader
 from dabom.errors import ConfigError
@@ -86,6 +86,7 @@ class Server(uvicorn.Server):
             raise ConfigError(
                 f"cannot listen on {self.config.host}:{self.config.port}; is another server running there?"
             ) from None
+        spare_collector()
         port = self.servers[0].sockets[0].getsockname()[1]
         sys.stderr.write(f"dabom listens on http://{self.config.host}:{port} (API pages: /docs)\n")
 
@@ -106,7 +107,7 @@ class Server(uvicorn.Server):
             self._draining = asyncio.get_running_loop().create_task(self._drain())
         else:
             self._gateway.cut()
-            self.force_exit = True
+            self.should_exit = self.force_exit = True
 
     async def _drain(self) -> None:
         """Notice, then no new connection, then what runs may finish, then the rest is cut."""

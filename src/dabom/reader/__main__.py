@@ -32,10 +32,17 @@ def main() -> int:
     parser.add_argument(
         "--whisper-model", type=Path, help="directory of a faster-whisper model, for speech to text"
     )
-    parser.add_argument("--with-parent", action="store_true", help="end when the parent process ends")
+    parser.add_argument(
+        "--with-parent",
+        type=int,
+        nargs="?",
+        const=os.getppid(),
+        metavar="PID",
+        help="end when the parent process ends; its PID, for one that may end while this one starts",
+    )
     given = parser.parse_args()
-    if given.with_parent:
-        _end_with_parent(os.getppid())
+    if given.with_parent is not None:
+        _end_with_parent(given.with_parent)
     if given.whisper_model is not None:
         problem = _whisper_problem(given.whisper_model)
         if problem:
