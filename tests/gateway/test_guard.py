@@ -35,7 +35,7 @@ async def test_silence_ends_the_block_with_its_error() -> None:
     began = time.monotonic()
     with pytest.raises(IdleTimeout, match="quiet"):
         async with Guard() as guard:
-            guard.limit_silence(0.05, IdleTimeout("quiet"))
+            guard.limit_silence(0.05, lambda: IdleTimeout("quiet"))
             await forever()
     assert time.monotonic() - began >= 0.049
     assert cancelled() == 0
@@ -45,7 +45,7 @@ async def test_a_touch_starts_the_silence_anew() -> None:
     began = time.monotonic()
     with pytest.raises(IdleTimeout):
         async with Guard() as guard:
-            guard.limit_silence(0.3, IdleTimeout(""))
+            guard.limit_silence(0.3, lambda: IdleTimeout(""))
             for _ in range(8):
                 await asyncio.sleep(0.05)
                 guard.touch()
@@ -59,7 +59,7 @@ async def test_the_total_is_not_moved_by_a_touch() -> None:
     with pytest.raises(TotalTimeout, match=r"0\.1 s"):
         async with Guard() as guard:
             guard.limit_total(0.1)
-            guard.limit_silence(LONG_S, IdleTimeout(""))
+            guard.limit_silence(LONG_S, lambda: IdleTimeout(""))
             while True:
                 guard.touch()
                 await asyncio.sleep(0.005)
@@ -69,26 +69,26 @@ async def test_of_two_clocks_that_ring_together_the_total_counts() -> None:
     with pytest.raises(TotalTimeout):
         async with Guard() as guard:
             guard.limit_total(0.05)
-            guard.limit_silence(0.05, FirstByteTimeout(""))
+            guard.limit_silence(0.05, lambda: FirstByteTimeout(""))
             await forever()
 
 
 async def test_a_later_limit_replaces_an_earlier_one() -> None:
     with pytest.raises(IdleTimeout, match="second"):
         async with Guard() as guard:
-            guard.limit_silence(LONG_S, IdleTimeout("first"))
-            guard.limit_silence(0.03, IdleTimeout("second"))
+            guard.limit_silence(LONG_S, lambda: IdleTimeout("first"))
+            guard.limit_silence(0.03, lambda: IdleTimeout("second"))
             await forever()
     async with Guard() as guard:
-        guard.limit_silence(0.02, IdleTimeout("short"))
-        guard.limit_silence(LONG_S, IdleTimeout("long"))
+        guard.limit_silence(0.02, lambda: IdleTimeout("short"))
+        guard.limit_silence(LONG_S, lambda: IdleTimeout("long"))
         await asyncio.sleep(0.06)
 
 
 async def test_unlimit_stops_all_clocks() -> None:
     async with Guard() as guard:
         guard.limit_total(0.02)
-        guard.limit_silence(0.02, IdleTimeout(""))
+        guard.limit_silence(0.02, lambda: IdleTimeout(""))
         guard.unlimit()
         await asyncio.sleep(0.06)
         guard.limit_total(LONG_S)
@@ -130,7 +130,7 @@ async def test_a_client_that_leaves_ends_the_block() -> None:
 async def test_nothing_rings_after_the_end() -> None:
     async with Guard() as guard:
         guard.limit_total(0.02)
-        guard.limit_silence(0.02, IdleTimeout(""))
+        guard.limit_silence(0.02, lambda: IdleTimeout(""))
         guard.limit_pause(0.01)
     guard.interrupt(Draining("too late"))
     await asyncio.sleep(0.05)
@@ -191,7 +191,7 @@ async def test_pauses_do_not_feed_the_silence() -> None:
     pauses = 0
     with pytest.raises(IdleTimeout):
         async with Guard() as guard:
-            guard.limit_silence(0.3, IdleTimeout(""))
+            guard.limit_silence(0.3, lambda: IdleTimeout(""))
             guard.limit_pause(0.04)
             while True:
                 assert await guard.or_pause(forever()) is None

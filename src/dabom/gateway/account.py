@@ -58,7 +58,7 @@ class Log:
     def write(self, record: msgspec.Struct) -> None:
         """Queue one line."""
         if len(self._lines) >= _MAX_LINES_WAITING:
-            self._metrics.log_lines_lost.inc()
+            self._metrics.lines_lost.add()
             return
         self._lines.append(self._encode(record))
         if not self._flushing:
@@ -78,7 +78,7 @@ class Log:
     def _flushed(self, done: asyncio.Future[None]) -> None:
         self._flushing = False
         if done.cancelled() or done.exception() is not None:
-            self._metrics.log_lines_lost.inc()
+            self._metrics.lines_lost.add()
         elif self._lines:
             self._flushing = True
             asyncio.get_running_loop().call_later(_FLUSH_S, self._flush)
@@ -108,16 +108,16 @@ class Accounts:
         """Write the line and count. `path` is one of the gateway's own: no client can invent a label."""
         metrics = self.metrics
         record.total_ms = round((time.time() - record.time) * 1000, 2)
-        metrics.request(path, record.upstream, str(record.status)).inc()
+        metrics.requests.add(path, record.upstream, str(record.status))
         if record.code:
-            metrics.error(record.code).inc()
+            metrics.errors.add(record.code)
         if record.upstream:
-            metrics.queue_seconds(record.upstream).observe(record.queue_ms / 1000)
+            metrics.queue.add(record.upstream, record.queue_ms / 1000)
             if record.first_byte_ms:
-                metrics.first_byte_seconds(record.upstream).observe(record.first_byte_ms / 1000)
-            metrics.total_seconds(record.upstream).observe(record.total_ms / 1000)
-        metrics.bytes_moved("in").inc(record.bytes_in)
-        metrics.bytes_moved("out").inc(record.bytes_out)
+                metrics.first_byte.add(record.upstream, record.first_byte_ms / 1000)
+            metrics.total.add(record.upstream, record.total_ms / 1000)
+        metrics.moved.add("in", by=record.bytes_in)
+        metrics.moved.add("out", by=record.bytes_out)
         for part in record.media:
-            metrics.media_part(getattr(part, "kind", "")).inc()
+            metrics.media.add(getattr(part, "kind", ""))
         self._log.write(record)

@@ -54,13 +54,15 @@ class Asker:
             record.status, record.code = error.status, error.code
             return failed(item.id, error)
         finally:
-            self._accounts.metrics.batch_item(str(record.status)).inc()
+            self._accounts.metrics.items.add(str(record.status))
             self._accounts.close(record, PATH)
 
     async def _send(self, item: Item, target: Upstream, exchange: Exchange, guard: Guard) -> Answer:
         first_s = self.clocks.first_byte_s(stream=False, media=bool(item.facts.media))
         guard.limit_total(self.clocks.total_timeout_s)
-        guard.limit_silence(first_s, FirstByteTimeout(f"the upstream sent no first byte in {first_s:g} s"))
+        guard.limit_silence(
+            first_s, lambda: FirstByteTimeout(f"the upstream sent no first byte in {first_s:g} s")
+        )
         own = {
             b"content-type": b"application/json",
             b"x-request-id": f"{exchange.record.request_id}-{item.number}".encode(),
@@ -72,7 +74,9 @@ class Asker:
     async def _whole(self, guard: Guard, target: Upstream, answer: Answer) -> bytes:
         """The body of an answer; an error's is cut at its limit."""
         idle_s = self.clocks.idle_timeout_s
-        guard.limit_silence(idle_s, IdleTimeout(f"upstream {target.name} was silent for {idle_s:g} s"))
+        guard.limit_silence(
+            idle_s, lambda: IdleTimeout(f"upstream {target.name} was silent for {idle_s:g} s")
+        )
         limit = self._limits.max_error_bytes if answer.status >= 400 else self._limits.max_answer_bytes
         parts, size = list[bytes](), 0
         try:

@@ -40,13 +40,13 @@ class Dispatch:
 
     async def run(self, items: AsyncIterator[Item]) -> None:
         """Ask all items and send all lines."""
+        seconds = self._asker.clocks.idle_timeout_s
         async with asyncio.TaskGroup() as group:
             group.create_task(self._feed(items))
             async for text in self.lines.pieces():
                 if not self._exchange.uploading:
-                    seconds = self._asker.clocks.idle_timeout_s
                     self._guard.limit_silence(
-                        seconds, ClientGone(f"the client took no line for {seconds:g} s")
+                        seconds, lambda: ClientGone(f"the client took no line for {seconds:g} s")
                     )
                 await self._exchange.write(text)
                 self._guard.unlimit()

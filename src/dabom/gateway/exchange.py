@@ -62,11 +62,17 @@ class Exchange:
         self.sending = False
         self.record.bytes_out += len(chunk)
 
-    async def end(self) -> None:
-        """The answer is whole."""
+    async def end(self, last: bytes = b"") -> None:
+        """The answer is whole with its `last` piece."""
         if self.uploading:
+            if last:
+                await self.write(last)
             await self._linger()
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            last = b""
+        self.sending = True
+        await self._send({"type": "http.response.body", "body": last, "more_body": False})
+        self.sending = False
+        self.record.bytes_out += len(last)
         if self.uploading:
             self.abort()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dabom.errors import ClientGone, DabomError, TotalTimeout
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
 
     from dabom.gateway.asgi import Receive
@@ -36,9 +36,9 @@ class Guard:
         self._rings_at = _NEVER
         self._started = self._loop.time()
         self._ends_at = _NEVER
-        self._ended: DabomError = TotalTimeout("")
+        self._total_s = 0.0
         self._silence_s = _NEVER
-        self._silent: DabomError = TotalTimeout("")
+        self._silent: Callable[[], DabomError] | None = None
         self._touched = self._loop.time()
         self._pause_s = _NEVER
         self._pause_from = self._touched
@@ -91,15 +91,15 @@ class Guard:
         """What follows may take `seconds`; `elapsed_ms` counts from here."""
         self._started = self._loop.time()
         self._ends_at = self._started + seconds
-        self._ended = TotalTimeout(f"the upstream did not finish in {seconds:g} s")
+        self._total_s = seconds
         self._arm()
 
     def elapsed_ms(self) -> float:
         """Milliseconds since `limit_total`."""
         return round((self._loop.time() - self._started) * 1000, 2)
 
-    def limit_silence(self, seconds: float, error: DabomError) -> None:
-        """`error` ends the block when nothing is touched for `seconds`."""
+    def limit_silence(self, seconds: float, error: Callable[[], DabomError]) -> None:
+        """What `error` makes ends the block when nothing is touched for `seconds`."""
         self._silence_s, self._silent = seconds, error
         self.touch()
         self._arm()
@@ -150,9 +150,9 @@ class Guard:
         self._timer, self._rings_at = None, _NEVER
         now = self._loop.time() + _CLOCK_GRAIN_S
         if now >= self._ends_at:
-            self.interrupt(self._ended)
-        elif now >= self._touched + self._silence_s:
-            self.interrupt(self._silent)
+            self.interrupt(TotalTimeout(f"the upstream did not finish in {self._total_s:g} s"))
+        elif now >= self._touched + self._silence_s and self._silent is not None:
+            self.interrupt(self._silent())
         elif now < self._pause_from + self._pause_s:
             self._arm()
         elif self._listening and self._task is not None:

@@ -90,12 +90,18 @@ class Relay:
         guard.watch(exchange.receive)
         target = await self._fleet.choose(facts.model)
         exchange.record.upstream = target.name
-        async with (
-            self._early(exchange, facts),
-            target.permits.hold(self._clocks.acquire_timeout_s) as permit,
-        ):
+        outgoing = Outgoing("POST", path, upload.chunks, upload.size, facts)
+        if facts.stream and self._settings.early_stream:
+            async with self._opened_early(exchange):
+                await self.queue(exchange, guard, target, outgoing)
+        else:
+            await self.queue(exchange, guard, target, outgoing)
+
+    async def queue(self, exchange: Exchange, guard: Guard, target: Upstream, outgoing: Outgoing) -> None:
+        """Wait for a permit, then ask."""
+        async with target.permits.hold(self._clocks.acquire_timeout_s) as permit:
             exchange.record.queue_ms = round(permit.waited_s * 1000, 2)
-            await self.ask(exchange, guard, target, Outgoing("POST", path, upload.chunks, upload.size, facts))
+            await self.ask(exchange, guard, target, outgoing)
 
     async def ask(self, exchange: Exchange, guard: Guard, target: Upstream, outgoing: Outgoing) -> None:
         """Send a request that has been received, and relay its answer. The caller holds the permit."""
@@ -137,7 +143,7 @@ class Relay:
         """Relay an answer and close it."""
         guard.limit_silence(
             self._clocks.idle_timeout_s,
-            IdleTimeout(
+            lambda: IdleTimeout(
                 f"upstream {target.name} was silent for {self._clocks.idle_timeout_s:g} s within its answer"
             ),
         )
@@ -174,6 +180,9 @@ class Relay:
         await exchange.start(answer.status, headers)
         while chunk := await answer.read():
             guard.touch()
+            if answer.ended:
+                await exchange.end(chunk)
+                return
             await exchange.write(chunk)
             guard.touch()
         await exchange.end()
@@ -214,17 +223,16 @@ class Relay:
     def _start_clocks(self, guard: Guard, *, stream: bool, media: bool) -> None:
         seconds = self._clocks.first_byte_s(stream=stream, media=media)
         guard.limit_total(self._clocks.total_timeout_s)
-        guard.limit_silence(seconds, FirstByteTimeout(f"the upstream sent no first byte in {seconds:g} s"))
+        guard.limit_silence(
+            seconds, lambda: FirstByteTimeout(f"the upstream sent no first byte in {seconds:g} s")
+        )
 
     def _upstream_headers(self, exchange: Exchange, target: Upstream, length: int | None) -> Headers:
         return upstream_headers(exchange, target, length, forward=self._settings.forward_authorization)
 
     @asynccontextmanager
-    async def _early(self, exchange: Exchange, facts: Facts) -> AsyncIterator[None]:
-        """With `early_stream`, open a stream at once and keep it alive with comments while it waits."""
-        if not (self._settings.early_stream and facts.stream):
-            yield
-            return
+    async def _opened_early(self, exchange: Exchange) -> AsyncIterator[None]:
+        """Open a stream at once and keep it alive with comments while it waits."""
         await exchange.start(200, [*_EVENT_STREAM, (b"x-request-id", exchange.record.request_id.encode())])
         speaking = asyncio.create_task(self._speak(exchange))
         exchange.hush = speaking.cancel

@@ -53,9 +53,7 @@ class Through:
         if method in ("GET", "HEAD"):
             await self._relay.ask(exchange, guard, target, outgoing)  # asks for a state, not for work
             return
-        async with target.permits.hold(self._settings.clocks.acquire_timeout_s) as permit:
-            exchange.record.queue_ms = round(permit.waited_s * 1000, 2)
-            await self._relay.ask(exchange, guard, target, outgoing)
+        await self._relay.queue(exchange, guard, target, outgoing)
 
     async def _receive(self, exchange: Exchange, guard: Guard) -> bytes:
         limit = self._settings.limits.max_body_bytes

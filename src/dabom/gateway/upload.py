@@ -45,7 +45,7 @@ class Upload:
 
     def limit_silence(self, guard: Guard, seconds: float) -> None:
         """Let `guard` end an upload that stalls."""
-        guard.limit_silence(seconds, UploadTimeout(f"no byte of the body came for {seconds:g} s"))
+        guard.limit_silence(seconds, lambda: UploadTimeout(f"no byte of the body came for {seconds:g} s"))
 
     async def next(self) -> bytes:
         """The next bytes; empty only when the body has ended."""

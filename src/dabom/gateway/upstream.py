@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 # uvicorn, and so vLLM, closes a connection that rests for 5 s; a request sent in that moment would be lost
 _REST_S = 4.0
+_ONE_WRITE_BYTES = 16 * 1024
 
 
 class Upstream:
@@ -48,9 +50,13 @@ class Upstream:
 
         `headers` must hold the length of the body. Raises `UpstreamError`.
         """
-        answer = await self.open(method, path, headers)
+        pieces = iter(body)
+        first = next(pieces, b"")
+        if len(first) > _ONE_WRITE_BYTES:
+            pieces, first = chain((first,), pieces), b""
+        answer = await self.open(method, path, headers, first)
         try:
-            for chunk in body:
+            for chunk in pieces:
                 if not await answer.put(chunk):
                     break
             else:
@@ -61,13 +67,14 @@ class Upstream:
             raise
         return answer
 
-    async def open(self, method: str, path: str, headers: Headers) -> Answer:
-        """Send the head of a request; its body is then `put` piece by piece."""
+    async def open(self, method: str, path: str, headers: Headers, first: bytes | memoryview = b"") -> Answer:
+        """Send the head of a request with a small `first` piece of its body; the rest is `put`."""
         wire = self._take() or await self._connect()
         answer = Answer(wire, self.name, bodiless=method == "HEAD", release=self._resting.append)
         lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
         target = self._base + path.encode("latin-1")
-        wire.ask(answer, b"%b %b%b%b\r\n" % (method.encode(), target, self._host_line, lines))
+        head = b"%b %b%b%b\r\n" % (method.encode(), target, self._host_line, lines)
+        wire.ask(answer, head + first)
         return answer
 
     def close(self) -> None:

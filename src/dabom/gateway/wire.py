@@ -117,6 +117,11 @@ class Answer:
         self._flaw = ""
         self._waiter: asyncio.Future[None] | None = None
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is to come beyond what has been read."""
+        return self._ended and not self._parts
+
     async def put(self, chunk: bytes | memoryview) -> bool:
         """Send a piece of the body. False when the upstream takes no more: it has answered, or is gone."""
         if not self._takes_more:
