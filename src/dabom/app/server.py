@@ -82,9 +82,10 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         try:
             await super().startup(None)
-        except SystemExit:
+        except SystemExit as end:
+            reason = getattr(end.__context__, "strerror", None) or "the address cannot be had"
             raise ConfigError(
-                f"cannot listen on {self.config.host}:{self.config.port}; is another server running there?"
+                f"cannot listen on {self.config.host}:{self.config.port}: {reason.rpartition(': ')[2]}"
             ) from None
         spare_collector()
         port = self.servers[0].sockets[0].getsockname()[1]
@@ -119,8 +120,13 @@ class Server(uvicorn.Server):
 
 
 def _says_something(record: logging.LogRecord) -> bool:
-    """Cutting an answer short is how the gateway says that it is not whole; to uvicorn it is a mistake."""
-    return not record.getMessage().startswith("ASGI callable returned without completing response")
+    """Cutting an answer short is how the gateway says that it is not whole; to uvicorn it is a mistake.
+
+    A port that cannot be had is told by us.
+    """
+    return not isinstance(record.msg, OSError) and not record.getMessage().startswith(
+        "ASGI callable returned without completing response"
+    )
 
 
 def _open_log(settings: Settings) -> int:

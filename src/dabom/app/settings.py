@@ -6,10 +6,11 @@ import difflib
 import ipaddress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from dabom.errors import ConfigError
 from dabom.gateway import Clocks, GatewaySettings, Limits, UpstreamSettings
@@ -111,6 +112,8 @@ def load_settings(file: Path | None = None, **given: Any) -> Settings:
         settings.gateway()
     except ValidationError as error:
         raise ConfigError("; ".join(_explain(flaw) for flaw in error.errors(include_input=False))) from None
+    except SettingsError as error:  # a list or a table in the environment is JSON
+        raise ConfigError(f"{error}; it must be JSON") from None
     _check_exposure(settings)
     _check_names(settings)
     return settings
@@ -128,7 +131,7 @@ def _read_file(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read: {error}") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"{file} is not YAML: {_explain_yaml(error)}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{file} must hold names and values, such as `concurrency: 4`")
     for name in values:
@@ -137,6 +140,12 @@ def _read_file(file: Path) -> dict[str, Any]:
             hint = f"; did you mean {near[0]}?" if near else "; docs/settings.md lists all names"
             raise ConfigError(f"{file}: there is no setting {name}{hint}")
     return values
+
+
+def _explain_yaml(error: yaml.YAMLError) -> str:
+    """Line and reason. PyYAML's own text quotes the line, and so the key that may stand in it."""
+    mark, reason = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    return f"line {mark.line + 1}: {reason}" if mark is not None else str(reason or "unreadable characters")
 
 
 def _explain(flaw: Any) -> str:
@@ -159,7 +168,7 @@ def _check_exposure(settings: Settings) -> None:
 
 
 def _check_names(settings: Settings) -> None:
-    names = [one.name or one.url for one in settings.gateway().upstreams]
+    names = [one.name or urlsplit(one.url).netloc for one in settings.gateway().upstreams]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ConfigError(f"two upstreams are called {', '.join(sorted(twice))}; give each a name of its own")
