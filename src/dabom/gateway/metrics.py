@@ -1,7 +1,7 @@
 """Prometheus metrics. Labels are upstreams, paths of a fixed list, statuses and error codes: bounded.
 
-Everything is counted on one event loop, so the counts are plain numbers without locks. `prometheus_client` asks
-for them when somebody reads the page.
+Everything is counted on one event loop, so the counts are plain numbers without locks. `prometheus_client`
+asks for them when somebody reads the page.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # uvicorn, and so vLLM, closes a connection that rests for 5 s; a request sent in that moment would be lost
 _REST_S = 4.0
+_CLOCK_GRAIN_S = 0.01
 _ONE_WRITE_BYTES = 16 * 1024
 
 
@@ -42,6 +43,7 @@ class Upstream:
         self._host_line = b" HTTP/1.1\r\nhost: %b\r\n" % url.netloc.rpartition("@")[2].encode()
         self._connect_timeout_s = connect_timeout_s
         self._resting: deque[Wire] = deque()
+        self._sweep: asyncio.TimerHandle | None = None
 
     async def send(
         self, method: str, path: str, headers: Headers, body: Iterable[bytes | memoryview] = ()
@@ -70,7 +72,7 @@ class Upstream:
     async def open(self, method: str, path: str, headers: Headers, first: bytes | memoryview = b"") -> Answer:
         """Send the head of a request with a small `first` piece of its body; the rest is `put`."""
         wire = self._take() or await self._connect()
-        answer = Answer(wire, self.name, bodiless=method == "HEAD", release=self._resting.append)
+        answer = Answer(wire, self.name, bodiless=method == "HEAD", release=self._rest)
         lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
         target = self._base + path.encode("latin-1")
         head = b"%b %b%b%b\r\n" % (method.encode(), target, self._host_line, lines)
@@ -81,11 +83,23 @@ class Upstream:
         """Close the connections that rest."""
         while self._resting:
             self._resting.pop().close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+
+    def _rest(self, wire: Wire) -> None:
+        self._resting.append(wire)
+        if self._sweep is None:
+            self._sweep = asyncio.get_running_loop().call_later(_REST_S, self._close_old)
+
+    def _close_old(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._resting and self._resting[0].rests_since + _REST_S <= loop.time() + _CLOCK_GRAIN_S:
+            self._resting.popleft().close()
+        self._sweep = None
+        if self._resting:
+            self._sweep = loop.call_at(self._resting[0].rests_since + _REST_S, self._close_old)
 
     def _take(self) -> Wire | None:
-        oldest = asyncio.get_running_loop().time() - _REST_S
-        while self._resting and self._resting[0].rests_since < oldest:
-            self._resting.popleft().close()
         while self._resting:
             wire = self._resting.pop()
             if wire.open:
