@@ -92,7 +92,7 @@ class _Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
         super().connection_lost(exc)
-        for tell in self._lost:
+        for tell in tuple(self._lost):  # of all requests; uvicorn itself tells the latest of a pipeline alone
             tell()
 
     def data_received(self, data: bytes) -> None:
@@ -113,7 +113,7 @@ class _Connection(HttpToolsProtocol):
         super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
         self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
-        self._lost = self.scope[LOST] = []  # type: ignore[literal-required]
+        self.scope[LOST] = self._lost  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
         self._stop_clock()

@@ -19,7 +19,7 @@ from dabom.gateway.relay import Relay
 from dabom.gateway.through import Through
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from dabom.gateway.account import Accounts, Record
     from dabom.gateway.asgi import Message, Receive, Scope, Send
@@ -108,10 +108,7 @@ class Gateway:
         try:
             self._check_key(scope)
             async with Guard() as guard:
-                if LOST in scope:
-                    guard.told = True
-                    scope[LOST].append(guard.leave)
-                with self._run(guard):
+                with self._run(guard, scope):
                     await self._route(scope, exchange, guard, label)
         except DabomError as error:
             await exchange.fail(error)
@@ -160,12 +157,16 @@ class Gateway:
             )
 
     @contextmanager
-    def _run(self, guard: Guard) -> Iterator[None]:
+    def _run(self, guard: Guard, scope: Scope) -> Iterator[None]:
+        lost: list[Callable[[], None]] = scope.get(LOST, [])
+        lost.append(guard.leave)
+        guard.told = LOST in scope
         self._running.add(guard)
         try:
             yield
         finally:
             self._running.discard(guard)
+            lost.remove(guard.leave)
 
 
 def _label(path: str) -> str:
