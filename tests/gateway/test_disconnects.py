@@ -140,6 +140,18 @@ async def test_an_early_stream(behind: Behind, how: Callable[[Wire], Callable[[]
         await _expect_free(gw, upstream, how(wire))
 
 
+async def test_with_more_requests_in_the_pipeline(
+    behind: Behind, how: Callable[[Wire], Callable[[], None]]
+) -> None:
+    body = b'{"model":"qwen"}'
+    async with behind([Stall()]) as (upstream, gw), gw.wire() as wire:
+        head = b"POST /chat HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body)
+        await wire.send((head + body) * 3)
+        await upstream.wait_seen()
+        await _expect_free(gw, upstream, how(wire))
+        assert len(upstream.seen) == 1
+
+
 async def test_inside_a_json_batch(behind: Behind, how: Callable[[Wire], Callable[[], None]]) -> None:
     async with behind([Stall()], concurrency=2) as (upstream, gw), gw.wire() as wire:
         await wire.request("/chat/batch", _batch(10), headers=_JSON)
