@@ -65,14 +65,7 @@ def build_pages(gateway: Gateway) -> FastAPI:
         """Prometheus text format."""
         return Response(gateway.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @pages.exception_handler(HTTPException)
-    async def refuse(request: Request, error: HTTPException) -> JSONResponse:
-        ours: ClientError
-        if error.status_code == MethodNotAllowed.status:
-            ours = MethodNotAllowed(f"{request.url.path[:200]} does not take {request.method}")
-        else:
-            ours = NotFound(f"there is no {request.url.path[:200]}; /docs lists what there is")
-        return JSONResponse(ours.body(), ours.status)
+    pages.add_exception_handler(HTTPException, _refuse)
 
     def openapi() -> dict[str, Any]:
         schema = make_schema()
@@ -81,3 +74,12 @@ def build_pages(gateway: Gateway) -> FastAPI:
 
     pages.openapi = openapi  # type: ignore[method-assign]
     return pages
+
+
+async def _refuse(request: Request, error: Exception) -> JSONResponse:
+    ours: ClientError
+    if isinstance(error, HTTPException) and error.status_code == MethodNotAllowed.status:
+        ours = MethodNotAllowed(f"{request.url.path[:200]} does not take {request.method}")
+    else:
+        ours = NotFound(f"there is no {request.url.path[:200]}; /docs lists what there is")
+    return JSONResponse(ours.body(), ours.status)
