@@ -33,7 +33,7 @@ class Record(msgspec.Struct, omit_defaults=True):
     bytes_in: int = 0
     bytes_out: int = 0
     queue_ms: float = 0.0
-    first_byte_ms: float = 0.0
+    first_byte_ms: float | None = None
     total_ms: float = 0.0
     media: tuple[object, ...] = ()
 
@@ -113,7 +113,7 @@ class Accounts:
             metrics.errors.add(record.code)
         if record.upstream:
             metrics.queue.add(record.upstream, record.queue_ms / 1000)
-            if record.first_byte_ms:
+            if record.first_byte_ms is not None:  # on a clock of whole milliseconds it may be 0
                 metrics.first_byte.add(record.upstream, record.first_byte_ms / 1000)
             metrics.total.add(record.upstream, record.total_ms / 1000)
         metrics.moved.add("in", by=record.bytes_in)
