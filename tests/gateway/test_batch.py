@@ -103,13 +103,13 @@ async def test_no_item_times_out_behind_its_siblings(behind: Behind) -> None:
 
 
 async def test_an_item_that_gets_no_permit_fails_alone(behind: Behind) -> None:
-    async with behind(concurrency=1, acquire_timeout_s=0.2) as (upstream, gw):
+    batch = json.dumps(_batch(_item("a"), _item("b"))).encode()
+    async with behind(concurrency=1, acquire_timeout_s=0.4) as (upstream, gw), gw.wire() as wire:
         await gw.permits.acquire(1)
-        asking = asyncio.create_task(gw.ask("/chat/batch", _batch(_item("a"), _item("b"))))
-        await gw.until(lambda: b"queue_timeout" in gw.log.text or gw.permits.waiting == 1)
-        await asyncio.sleep(0.25)
+        await wire.request("/chat/batch", batch, headers=_JSON)
+        await wire.until(b'{"id":"a"')
         gw.permits.release()
-        found = _by_id(await asking)
+        found = _by_id(await wire.rest())
         assert found["a"]["status"] == 503
         assert found["a"]["code"] == "queue_timeout"
         assert isinstance(found["a"]["error"], str)

@@ -60,7 +60,7 @@ async def test_a_request_has_one_line_with_its_facts(behind: Behind, size: tuple
         assert line["status"] == 200
         assert (line["bytes_in"], line["bytes_out"]) == (len(octets), len(answer.body))
         assert "code" not in line
-        assert 45 <= line["first_byte_ms"] <= line["total_ms"]
+        assert 45 <= line["first_byte_ms"] <= line["total_ms"] + 2  # two clocks, one of whole milliseconds
         assert line["time"] > 1_700_000_000
         assert line["media"] == [
             {
