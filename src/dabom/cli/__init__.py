@@ -1,25 +1,57 @@
-"""The commands. One file each."""
+"""The commands. One file each, imported when its command is used: `dabom --help` needs none of them."""
 
 from __future__ import annotations
 
-import typer
+from importlib import import_module
+from typing import Any
 
-from dabom.cli.chat import chat
-from dabom.cli.demo import demo
-from dabom.cli.serve import serve_gateway
+import typer
+from typer.core import TyperGroup
 
 __all__ = ["main"]
+
+# name: (file, function, what `dabom --help` says of it)
+_COMMANDS = {
+    "serve": ("dabom.cli.serve", "serve_gateway", "게이트웨이를 띄웁니다. · Start the gateway."),
+    "chat": (
+        "dabom.cli.chat",
+        "chat",
+        "질문을 보내고 답을 오는 대로 출력합니다. · Ask a question; print the answer as it comes.",
+    ),
+    "demo": (
+        "dabom.cli.demo",
+        "demo",
+        "샘플 영상으로 게이트웨이를 6단계로 점검합니다. · Check a gateway in six steps on the sample clips.",
+    ),
+}
 
 
 def main() -> None:
     """Run the command line."""
     app = typer.Typer(
+        cls=_Group,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=False,
         help="다봄: 자체 하드웨어의 멀티모달 모델을 위한 게이트웨이 · a gateway for multimodal models",
     )
-    app.command("serve")(serve_gateway)
-    app.command("chat")(chat)
-    app.command("demo")(demo)
+    for name, (_, _, told) in _COMMANDS.items():
+        app.command(name, help=told)(_stand_in)
     app()
+
+
+def _stand_in() -> None:
+    """What the list of commands shows; `_Group` puts the real command in its place."""
+
+
+class _Group(TyperGroup):
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else _load(name), rest
+
+
+def _load(name: str) -> Any:
+    file, function, _ = _COMMANDS[name]
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(name)(getattr(import_module(file), function))
+    return typer.main.get_command(app)

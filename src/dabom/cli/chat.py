@@ -28,32 +28,42 @@ class ChatOptions:
     """What `dabom chat` is asked."""
 
     text: Annotated[
-        str, typer.Argument(help="질문. -이면 표준 입력에서 읽음 · the question; - reads it from stdin")
+        str,
+        typer.Argument(metavar="TEXT", help="질문, -이면 표준 입력 · the question; - takes stdin"),
     ]
-    image: Annotated[list[Path], typer.Option(help="그림 파일, 여러 번 가능 · picture; may be repeated")] = (
-        field(default_factory=list)
+    image: Annotated[
+        list[Path], typer.Option(metavar="FILE", help="그림 파일, 여러 번 가능 · picture; may be repeated")
+    ] = field(default_factory=list)
+    video: Annotated[list[Path], typer.Option(metavar="FILE", help="영상 파일 · video")] = field(
+        default_factory=list
     )
-    video: Annotated[list[Path], typer.Option(help="영상 파일 · video")] = field(default_factory=list)
-    audio: Annotated[list[Path], typer.Option(help="소리 파일 · sound")] = field(default_factory=list)
-    model: Annotated[str | None, typer.Option(help="모델 이름, 기본은 첫 모델 · default: the first one")] = (
-        None
+    audio: Annotated[list[Path], typer.Option(metavar="FILE", help="소리 파일 · sound")] = field(
+        default_factory=list
     )
-    schema: Annotated[Path | None, typer.Option(help="답을 맞출 JSON Schema · JSON Schema of the answer")] = (
-        None
-    )
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="모델, 기본은 첫 모델 · model; default: the first one")
+    ] = None
+    schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="답을 맞출 JSON Schema · JSON Schema of the answer")
+    ] = None
     url: Annotated[
-        str, typer.Option(envvar="DABOM_URL", help="게이트웨이나 /v1 주소 · gateway or /v1 base")
+        str,
+        typer.Option(metavar="URL", envvar="DABOM_URL", help="게이트웨이나 /v1 주소 · gateway or /v1 base"),
     ] = "http://127.0.0.1:8001"
-    fps: Annotated[float | None, typer.Option(min=0.01, help="영상 초당 프레임 · frames per second")] = None
+    fps: Annotated[
+        float | None, typer.Option(metavar="N", min=0.01, help="영상 초당 프레임 · frames per second")
+    ] = None
     sound: Annotated[bool, typer.Option(help="영상 속 소리도 들음 · hear the sound of a video")] = True
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="답의 최대 토큰 · most tokens")] = None
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="답의 최대 토큰 · most tokens")
+    ] = None
     json: Annotated[bool, typer.Option("--json", help="결과를 JSON 하나로 · one JSON object")] = False
-    lang: Annotated[str | None, typer.Option(help="ko 또는 en · ko or en")] = None
+    lang: Annotated[str | None, typer.Option(metavar="ko|en", help="말할 언어 · language to speak")] = None
 
 
 @takes(ChatOptions)
 def chat(options: ChatOptions) -> None:
-    """질문 하나를 보내고 답을 오는 대로 출력합니다. · Ask one question; the answer is printed as it comes.
+    """질문을 보내고 답을 오는 대로 출력합니다. · Ask a question; print the answer as it comes.
 
     키는 DABOM_API_KEY에서 읽습니다. · The key is read from DABOM_API_KEY.
     """

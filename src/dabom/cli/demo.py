@@ -41,14 +41,19 @@ class DemoOptions:
         bool, typer.Option("--once", help="점검만 하고 끝냄 · check and end, do not keep the gateway running")
     ] = False
     url: Annotated[
-        str | None, typer.Option(help="이미 떠 있는 게이트웨이 주소 · a gateway that runs already")
+        str | None,
+        typer.Option(metavar="URL", help="이미 떠 있는 게이트웨이 주소 · a gateway that runs already"),
     ] = None
-    samples: Annotated[Path | None, typer.Option(help="clips/·blackout/이 든 폴더 · folder of clips")] = None
-    out: Annotated[Path, typer.Option(help="결과를 둘 폴더 · folder for the results")] = Path("var/demo")
+    samples: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="clips/·blackout/이 든 폴더 · folder of clips")
+    ] = None
+    out: Annotated[Path, typer.Option(metavar="DIR", help="결과를 둘 폴더 · folder for the results")] = Path(
+        "var/demo"
+    )
     json: Annotated[bool, typer.Option("--json", help="표 대신 JSON 하나 · one JSON object, no table")] = (
         False
     )
-    lang: Annotated[str | None, typer.Option(help="ko 또는 en · ko or en")] = None
+    lang: Annotated[str | None, typer.Option(metavar="ko|en", help="말할 언어 · language to speak")] = None
 
 
 @takes(DemoOptions)

@@ -18,9 +18,15 @@ from dabom.errors import ConfigError
 class ServeOptions:
     """Where `dabom serve` listens and what it reads."""
 
-    host: Annotated[str | None, typer.Option(help="주소 · address to listen on (127.0.0.1)")] = None
-    port: Annotated[int | None, typer.Option(help="포트 · port to listen on (8001)", min=0, max=65535)] = None
-    config: Annotated[Path | None, typer.Option(help="설정 파일 · YAML file with settings")] = None
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="주소 · address to listen on (127.0.0.1)")
+    ] = None
+    port: Annotated[
+        int | None, typer.Option(metavar="N", help="포트 · port to listen on (8001)", min=0, max=65535)
+    ] = None
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="설정 파일 · YAML file with settings")
+    ] = None
 
 
 @takes(ServeOptions)
