@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import io
 import json
+import socket
 
 import aiohttp
 import pytest
@@ -154,6 +155,17 @@ async def test_stream_arrives_event_by_event() -> None:
             rest_of_it = await answer.content.read()
         assert rest_of_it.endswith(b"data: [DONE]\n\n")
         assert rest_of_it.count(b"data: ") == 2
+
+
+async def test_small_pieces_leave_at_once() -> None:
+    async with ScriptedUpstream() as up:
+        _, writer = await connect(up)
+        while not up.open_connections:  # noqa: ASYNC110 - the accept of this very loop
+            await asyncio.sleep(0.001)
+        [accepted] = up._open
+        sock = accepted._transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        writer.close()
 
 
 async def test_unframed_stream_ends_with_the_connection() -> None:

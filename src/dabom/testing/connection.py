@@ -62,6 +62,10 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not inherit
         # so that a wait for "writable" is a wait for the kernel
         self._transport.set_write_buffer_limits(high=0)
+        # asyncio leaves it to the kernel on sockets that it has not made itself: small pieces then wait for
+        # the peer's acknowledgement, 40 ms at times
+        sock: socket.socket = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._writable.set()
         self._owner.opened(self)
         self.task = asyncio.get_running_loop().create_task(self._serve())
