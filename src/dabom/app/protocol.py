@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from dabom.gateway.asgi import Message
 
 _HIGH_WATER_BYTES = 512 * 1024
+_ONE_WRITE_BYTES = 64 * 1024
 _LOOK_S = 0.1
+_LINGER_S = 1.0
+_LINGER_BYTES = 1024 * 1024
 _CLOSE, _CLOSE_WAIT = 7, 8  # states of Linux' TCP: reset by the client, ended by the client
 
 
@@ -71,6 +74,49 @@ class _Intake:
         return {"type": "http.request", "body": chunk, "more_body": bool(self._chunks) or cycle.more_body}
 
 
+class _Outlet:
+    """The transport of one answer. Its head waits for the first piece of its body, but no longer than a turn.
+
+    uvicorn writes them one by one, and uvloop makes a system call of each.
+    """
+
+    def __init__(self, cycle: RequestResponseCycle, loop: asyncio.AbstractEventLoop) -> None:
+        self._cycle = cycle
+        self._loop = loop
+        self._transport = cycle.transport
+        self._head = b""
+        self._begun = False
+        cycle.transport = self  # type: ignore[assignment]
+
+    def write(self, data: bytes) -> None:
+        """Write, or hold the head."""
+        if self._cycle.response_started and not self._begun:
+            self._begun = True
+            self._head = data
+            self._loop.call_soon(self.flush)
+        elif self._head and len(data) <= _ONE_WRITE_BYTES:
+            data, self._head = self._head + data, b""
+            self._transport.write(data)
+        else:
+            self.flush()
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        """Write the head if it still waits."""
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
+
+    def close(self) -> None:
+        """Close the connection when all is written."""
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Whether nothing can be written."""
+        return self._transport.is_closing()
+
+
 class _Connection(HttpToolsProtocol):
     head_timeout_s: float
     max_head_bytes: int
@@ -97,6 +143,9 @@ class _Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
+            self._head_bytes += len(data)
+            if self._head_bytes > self.max_head_bytes + _LINGER_BYTES:
+                self.transport.abort()
             return
         super().data_received(data)
         if self._look is None and self.flow.read_paused:
@@ -124,6 +173,7 @@ class _Connection(HttpToolsProtocol):
         if not self._refused:
             super().on_headers_complete()
             self._intake = _Intake(self.cycle)
+            _Outlet(self.cycle, self.loop)
 
     def on_body(self, body: bytes) -> None:
         if not self._refused and not self.cycle.response_complete and self._intake is not None:
@@ -178,7 +228,10 @@ class _Connection(HttpToolsProtocol):
         fields = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
         ident = f"x-request-id: {request_id(self.headers or [])}\r\n\r\n"
         self.transport.write((line + fields + ident).encode() + body)
-        self.transport.close()
+        # what the client still sends is dropped for a moment: a close on unread bytes is a reset, which may
+        # overtake the answer
+        self.transport.write_eof()
+        self.loop.call_later(_LINGER_S, self.transport.close)
 
 
 def _tcp_state(transport: asyncio.Transport) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import hashlib
+import re
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -29,6 +30,7 @@ _KINDS = {
     "input_audio": "audio",
     "file": "file",
 }
+_MEDIA_KEY = re.compile(rb'"(?:%s)"' % "|".join(_KINDS).encode())
 
 
 class Media(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,7 +104,7 @@ class FactsReader:
             size=skeleton.size,
             model=self._lenient(body.model, self._text),
             stream=bytes(body.stream) == b"true",
-            media=tuple(self._media(body.messages, skeleton)),
+            media=tuple(self._media(body.messages, skeleton)) if _may_hold_media(skeleton.text) else (),
         )
 
     def _media(self, messages: msgspec.Raw, skeleton: Skeleton) -> Iterator[Media]:
@@ -133,6 +135,11 @@ class FactsReader:
             return decoder.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
+
+
+def _may_hold_media(text: bytes) -> bool:
+    """Whether a look at the messages can find any; a key may also be spelled with escapes."""
+    return _MEDIA_KEY.search(text) is not None or b"\\u" in text
 
 
 def _describe(kind: str, value: bytes, skeleton: Skeleton) -> Media:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from dabom.errors import DabomError, Draining, MethodNotAllowed, Unauthorized
@@ -19,7 +19,7 @@ from dabom.gateway.relay import Relay
 from dabom.gateway.through import Through
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from dabom.gateway.account import Accounts, Record
     from dabom.gateway.asgi import Message, Receive, Scope, Send
@@ -108,8 +108,15 @@ class Gateway:
         try:
             self._check_key(scope)
             async with Guard() as guard:
-                with self._run(guard, scope):
+                lost: list[Callable[[], None]] = scope.get(LOST, [])
+                lost.append(guard.leave)
+                guard.told = LOST in scope
+                self._running.add(guard)
+                try:
                     await self._route(scope, exchange, guard, label)
+                finally:
+                    self._running.discard(guard)
+                    lost.remove(guard.leave)
         except DabomError as error:
             await exchange.fail(error)
         except Exception:  # a mistake of ours: the client gets the same shape as for any other error
@@ -155,18 +162,6 @@ class Gateway:
             raise Unauthorized(
                 "the key is missing or wrong; send Authorization: Bearer with the gateway's key"
             )
-
-    @contextmanager
-    def _run(self, guard: Guard, scope: Scope) -> Iterator[None]:
-        lost: list[Callable[[], None]] = scope.get(LOST, [])
-        lost.append(guard.leave)
-        guard.told = LOST in scope
-        self._running.add(guard)
-        try:
-            yield
-        finally:
-            self._running.discard(guard)
-            lost.remove(guard.leave)
 
 
 def _label(path: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+from random import getrandbits
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def request_id(headers: Headers) -> str:
     given = find(headers, b"x-request-id")
     if given is not None and _SANE_ID.fullmatch(given):
         return given.decode()
-    return os.urandom(8).hex()
+    return f"{getrandbits(64):016x}"
 
 
 def for_upstream(headers: Headers, request_id: str, authorization: bytes | None) -> Headers:
