@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dabom.cli.language import choose_language
+from dabom.cli.language import Language, choose_language
 from dabom.testing import (
     Close,
     ScriptedUpstream,
@@ -144,5 +144,7 @@ async def test_wrong_use_is_2(args: list[str], words: str) -> None:
         (None, {}, "en"),
     ],
 )
-def test_language_follows_the_locale(given: str | None, environ: dict[str, str], language: str) -> None:
+def test_language_follows_the_locale(
+    given: Language | None, environ: dict[str, str], language: Language
+) -> None:
     assert choose_language(given, environ) == language

@@ -64,7 +64,10 @@ def test_a_mistype_is_wrong_use_and_the_near_word_is_named() -> None:
     assert "Did you mean 'chat'?" in err
 
 
-def test_a_wrong_option_is_wrong_use() -> None:
-    code, out, err = _dabom("chat", "hello", "--vidoe", "a.mp4")
+@pytest.mark.parametrize(
+    ("wrong", "hint"), [(("--vidoe", "a.mp4"), "--video"), (("--lang", "fr"), "'ko', 'en'")]
+)
+def test_a_wrong_option_is_wrong_use(wrong: tuple[str, str], hint: str) -> None:
+    code, out, err = _dabom("chat", "hello", *wrong)
     assert (code, out) == (2, "")
-    assert "--video" in err
+    assert hint in err

@@ -58,7 +58,9 @@ class ChatOptions:
         int | None, typer.Option(metavar="N", min=1, help="답의 최대 토큰 · most tokens")
     ] = None
     json: Annotated[bool, typer.Option("--json", help="결과를 JSON 하나로 · one JSON object")] = False
-    lang: Annotated[str | None, typer.Option(metavar="ko|en", help="말할 언어 · language to speak")] = None
+    lang: Annotated[Language | None, typer.Option(metavar="ko|en", help="말할 언어 · language to speak")] = (
+        None
+    )
 
 
 @takes(ChatOptions)

@@ -53,7 +53,9 @@ class DemoOptions:
     json: Annotated[bool, typer.Option("--json", help="표 대신 JSON 하나 · one JSON object, no table")] = (
         False
     )
-    lang: Annotated[str | None, typer.Option(metavar="ko|en", help="말할 언어 · language to speak")] = None
+    lang: Annotated[Language | None, typer.Option(metavar="ko|en", help="말할 언어 · language to speak")] = (
+        None
+    )
 
 
 @takes(DemoOptions)

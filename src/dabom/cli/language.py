@@ -60,10 +60,10 @@ _KWARGS = (
 )
 
 
-def choose_language(given: str | None, environ: Mapping[str, str]) -> Language:
+def choose_language(given: Language | None, environ: Mapping[str, str]) -> Language:
     """What was asked for, else Korean in a Korean locale, else English."""
-    if given in ("ko", "en"):
-        return "ko" if given == "ko" else "en"
+    if given is not None:
+        return given
     locale = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "")
     return "ko" if locale.lower().startswith("ko") else "en"
 

@@ -100,9 +100,9 @@ def _read(kind: Kind, source: Source) -> tuple[bytes, str]:
             file.seek(0)
             content = file.read(MAX_MEDIA_BYTES + 1)
     except FileNotFoundError:
-        raise InvalidMedia(f"{path}: no such file; give the path of a {kind} file") from None
+        raise InvalidMedia(f"{path}: no such file; give {_READABLE[kind]}") from None
     except IsADirectoryError:
-        raise InvalidMedia(f"{path}: is a folder; give the path of one {kind} file") from None
+        raise InvalidMedia(f"{path}: is a folder; give one file of {_READABLE[kind]}") from None
     except OSError as error:
         raise InvalidMedia(f"{path}: cannot be read ({error.strerror})") from None
     _check_size(name, len(content))
