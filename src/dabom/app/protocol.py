@@ -7,12 +7,13 @@ from collections import deque
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from dabom.errors import ClientError, DabomError, HeadersTooLarge, HeaderTimeout
 from dabom.gateway import ABORT, LOST
-from dabom.gateway.headers import request_id
+from dabom.gateway.headers import content_length, request_id
 
 if TYPE_CHECKING:
     import asyncio
@@ -128,6 +129,7 @@ class _Connection(HttpToolsProtocol):
         self._in_head = True
         self._refused = False
         self._intake: _Intake | None = None
+        self._body_left = 0
         self._look: asyncio.TimerHandle | None = None
         self._lost: list[Callable[[], None]] = []
 
@@ -147,7 +149,10 @@ class _Connection(HttpToolsProtocol):
             if self._head_bytes > self.max_head_bytes + _LINGER_BYTES:
                 self.transport.abort()
             return
-        super().data_received(data)
+        if self._body_left:
+            self._pass_body(data)
+        else:
+            super().data_received(data)
         if self._look is None and self.flow.read_paused:
             self._look = self.loop.call_later(_LOOK_S, self._look_at_peer)
         if not self._in_head or self._refused:
@@ -174,10 +179,26 @@ class _Connection(HttpToolsProtocol):
             super().on_headers_complete()
             self._intake = _Intake(self.cycle)
             _Outlet(self.cycle, self.loop)
+            self._body_left = content_length(self.headers) or 0
 
     def on_body(self, body: bytes) -> None:
+        self._body_left = max(0, self._body_left - len(body))
         if not self._refused and not self.cycle.response_complete and self._intake is not None:
             self._intake.put(body)
+
+    def _pass_body(self, data: bytes) -> None:
+        """Take the rest of a body whose length is known past the parser, which would copy it.
+
+        Behind it a parser begins that knows nothing of it.
+        """
+        body = data[: self._body_left]
+        self.on_body(body)
+        if not self._body_left:
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+            self.on_message_complete()
+            if len(body) < len(data):
+                self.data_received(data[len(body) :])
 
     def on_message_complete(self) -> None:
         if not self._refused:
