@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 import urllib.error
 import urllib.request
@@ -69,7 +70,8 @@ class Server:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     port = free_port()
-    command = [sys.executable, "-m", "dabom.reader", "--port", str(port), "--workers", "2", "--with-parent"]
+    command = [sys.executable, "-m", "dabom.reader", "--port", str(port), "--workers", "2"]
+    command += ["--with-parent", str(os.getpid())]
     url = f"http://127.0.0.1:{port}"
     with running(command, f"{url}/health"):
         yield Server(url)

@@ -233,9 +233,9 @@ def test_a_client_that_leaves_a_real_socket_frees_its_place() -> None:
 def test_it_ends_with_its_parent() -> None:
     port = free_port()
     script = (
-        "import subprocess, sys, time;"
-        "command = [sys.executable, '-m', 'dabom.reader', '--with-parent', '--port'];"
-        f"child = subprocess.Popen([*command, '{port}']);"
+        "import os, subprocess, sys, time;"
+        "command = [sys.executable, '-m', 'dabom.reader', '--with-parent', str(os.getpid())];"
+        f"child = subprocess.Popen([*command, '--port', '{port}']);"
         "print(child.pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
@@ -244,6 +244,17 @@ def test_it_ends_with_its_parent() -> None:
         wait_for(lambda: listens(port))
         parent.send_signal(signal.SIGKILL)
     wait_for(lambda: not is_alive(reader))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_without_a_traceback(number: signal.Signals) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "dabom.reader", "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+        wait_for(lambda: listens(port))
+        child.send_signal(number)
+        _, told = child.communicate(timeout=20)
+    assert told == ""
 
 
 def test_a_whisper_folder_that_is_none_is_refused(tmp_path: Path) -> None:

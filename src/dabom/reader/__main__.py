@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,10 +36,8 @@ def main() -> int:
     parser.add_argument(
         "--with-parent",
         type=int,
-        nargs="?",
-        const=os.getppid(),
         metavar="PID",
-        help="end when the parent process ends; its PID, for one that may end while this one starts",
+        help="end when the parent process ends; its PID, as it may end while this one starts",
     )
     given = parser.parse_args()
     if given.with_parent is not None:
@@ -59,7 +58,8 @@ def main() -> int:
         timeout_graceful_shutdown=5,
     )
     server = uvicorn.Server(config)
-    server.run()
+    with suppress(KeyboardInterrupt):  # uvicorn raises it again once it has stopped in order
+        server.run()
     return 0 if server.started else 1
 
 
