@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -222,9 +223,7 @@ def _translate(error: Exception, request_id: str | None) -> AskError:
         case aiohttp.ConnectionTimeoutError():
             return ConnectFailed("the endpoint did not accept the connection in time")
         case aiohttp.ClientConnectorError():
-            return ConnectFailed(
-                f"the endpoint could not be reached ({error.os_error.strerror or 'no address'})"
-            )
+            return ConnectFailed(f"the endpoint could not be reached ({_reason(error.os_error)})")
         case aiohttp.InvalidURL():
             return ConnectFailed("the endpoint's URL is not valid")
         case TimeoutError():
@@ -234,3 +233,10 @@ def _translate(error: Exception, request_id: str | None) -> AskError:
         case aiohttp.ClientPayloadError():
             return AnswerBroken("the answer broke off before its end", request_id=request_id)
     return AnswerBroken(f"the connection failed ({type(error).__name__})", request_id=request_id)
+
+
+def _reason(error: OSError) -> str:
+    """The system's own words: asyncio puts a call and its arguments in their place."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or "no address answered"
