@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -217,6 +218,51 @@ def test_an_address_that_others_reach_needs_a_key(monkeypatch: pytest.MonkeyPatc
         load_settings()
     monkeypatch.setenv("DABOM_API_KEY", "sk-secret")
     assert load_settings().host == host
+
+
+@pytest.mark.parametrize("key", ["''", "'  '", r'"a\r\nx-evil: 1"', r'"a\0b"'])
+@pytest.mark.parametrize("name", ["api_key", "upstream_api_key"])
+def test_a_key_that_no_header_can_carry_is_refused(folder: Path, name: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: the key"):
+        load_settings(_write(folder, f"host: 0.0.0.0\n{name}: {key}\n"))
+
+
+def test_bytes_that_are_no_text_are_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DABOM_API_KEY", os.fsdecode(b"sk-secret\xff"))
+    with pytest.raises(ConfigError, match="the key") as caught:
+        load_settings()
+    assert "sk-secret" not in caught.value.message
+
+
+def test_the_line_break_behind_a_key_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DABOM_API_KEY", "sk-secret\n")
+    key = load_settings().api_key
+    assert key is not None
+    assert key.get_secret_value() == "sk-secret"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[::1/v1", "http:///v1", "http://a:99999/v1", "http://a:x/v1", "http://user:sk-secret@a/v1"],
+)
+def test_a_url_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("VLLM_BASE_URL", url)
+    with pytest.raises(ConfigError, match="url: the URL") as caught:
+        load_settings()
+    assert "sk-secret" not in caught.value.message
+
+
+def test_files_that_break_their_parser_are_told(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        load_settings(_write(folder, "a: " + "[" * 5000))
+    (folder / ".env").write_bytes(b"A=\xff\n")
+    with pytest.raises(ConfigError, match=r"\.env cannot be read"):
+        load_settings()
+
+
+def test_a_clock_that_never_rings_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="acquire_timeout_s"):
+        load_settings(_write(folder, "acquire_timeout_s: .inf\n"))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])

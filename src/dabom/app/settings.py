@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from dabom.errors import ConfigError
-from dabom.gateway import Clocks, GatewaySettings, Limits, UpstreamSettings
+from dabom.gateway import Clocks, GatewaySettings, Key, Limits, UpstreamSettings
 
 
 def _seed(name: str, field: str) -> AliasChoices:
@@ -38,7 +38,7 @@ class Settings(BaseSettings, Clocks, Limits):
         validation_alias=_seed("VLLM_BASE_URL", "base_url"),
         description="the upstream, when there is one; ends in /v1; without any the reader is started",
     )
-    upstream_api_key: SecretStr | None = Field(
+    upstream_api_key: Key | None = Field(
         None,
         validation_alias=_seed("VLLM_API_KEY", "upstream_api_key"),
         description="key of the upstream `base_url`",
@@ -70,9 +70,7 @@ class Settings(BaseSettings, Clocks, Limits):
         validation_alias=_seed("MAX_BATCH_ITEMS", "max_batch_items"),
         description="items of a JSON batch",
     )
-    api_key: SecretStr | None = Field(
-        None, description="key that clients must send as `Authorization: Bearer`"
-    )
+    api_key: Key | None = Field(None, description="key that clients must send as `Authorization: Bearer`")
     forward_authorization: bool = Field(
         False, description="pass the client's `Authorization` on to the upstream"
     )
@@ -112,6 +110,8 @@ def load_settings(file: Path | None = None, **given: Any) -> Settings:
         settings.gateway()
     except ValidationError as error:
         raise ConfigError("; ".join(_explain(flaw) for flaw in error.errors(include_input=False))) from None
+    except UnicodeDecodeError:
+        raise ConfigError(".env cannot be read: it is not UTF-8") from None
     except SettingsError as error:  # a list or a table in the environment is JSON
         raise ConfigError(f"{error}; it must be JSON") from None
     _check_exposure(settings)
@@ -130,6 +130,8 @@ def _read_file(file: Path) -> dict[str, Any]:
         values = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{file} is nested too deeply") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{file} is not YAML: {_explain_yaml(error)}") from None
     if not isinstance(values, dict):
@@ -150,7 +152,7 @@ def _explain_yaml(error: yaml.YAMLError) -> str:
 
 def _explain(flaw: Any) -> str:
     place = ".".join(str(step) for step in flaw["loc"])
-    return f"{place}: {flaw['msg']}"
+    return f"{place}: {flaw['msg'].removeprefix('Value error, ')}"
 
 
 def _check_exposure(settings: Settings) -> None:

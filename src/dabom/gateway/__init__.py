@@ -4,7 +4,7 @@ from dabom.gateway.account import Accounts, Log
 from dabom.gateway.exchange import ABORT, LOST
 from dabom.gateway.gateway import Gateway
 from dabom.gateway.metrics import Metrics
-from dabom.gateway.settings import Clocks, GatewaySettings, Limits, UpstreamSettings
+from dabom.gateway.settings import Clocks, GatewaySettings, Key, Limits, UpstreamSettings
 
 __all__ = [
     "ABORT",
@@ -13,6 +13,7 @@ __all__ = [
     "Clocks",
     "Gateway",
     "GatewaySettings",
+    "Key",
     "Limits",
     "Log",
     "Metrics",

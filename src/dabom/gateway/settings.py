@@ -2,7 +2,38 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+
+
+def _check_key(key: SecretStr) -> SecretStr:
+    """A key as a header can carry it, without the line break in which files with a secret often end."""
+    text = key.get_secret_value().strip()
+    if not text:
+        raise ValueError("the key is empty; leave it out when there is none")
+    if not text.isprintable():  # a line break would end the header, half of a surrogate pair has no bytes
+        raise ValueError("the key holds control characters or bytes that are not UTF-8")
+    return SecretStr(text)
+
+
+Key = Annotated[SecretStr, AfterValidator(_check_key)]
+"""A secret that goes into `Authorization: Bearer`."""
+
+
+def _check_url(url: str) -> str:
+    """A URL whose parts can be used. Its text may hold a secret, so no message shows it."""
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError("the URL needs a host, and a port between 1 and 65535 if it has one")
+    if "@" in parts.netloc:  # the name of an upstream is made of it, and stands in logs and metrics
+        raise ValueError("the URL must not hold a user or a password; use the key of the upstream")
+    return url
 
 
 class UpstreamSettings(BaseModel):
@@ -10,18 +41,20 @@ class UpstreamSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    url: str = Field(description="OpenAI-compatible base, ends in /v1", pattern=r"^https?://[^\s?#]+$")
+    url: Annotated[str, AfterValidator(_check_url)] = Field(
+        description="OpenAI-compatible base, ends in /v1", pattern=r"^https?://[^\s?#]+$"
+    )
     name: str = Field("", description="name in logs and metrics; host and port when empty")
     concurrency: int | None = Field(
         None, ge=1, description="permits of this upstream; the general number when unset"
     )
-    api_key: SecretStr | None = Field(None, description="sent as `Authorization: Bearer`")
+    api_key: Key | None = Field(None, description="sent as `Authorization: Bearer`")
 
 
 class Clocks(BaseModel):
     """How long each phase of a request may take."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     acquire_timeout_s: float = Field(300, gt=0, description="longest wait for a permit")
     connect_timeout_s: float = Field(5, gt=0, description="connection to the upstream")
@@ -85,6 +118,6 @@ class GatewaySettings(BaseModel):
     concurrency: int = Field(4, ge=1)
     early_stream: bool = False
     forward_authorization: bool = False
-    api_key: SecretStr | None = None
+    api_key: Key | None = None
     clocks: Clocks = Clocks()
     limits: Limits = Limits()
