@@ -236,3 +236,89 @@ async def test_a_body_may_take_longer_than_a_head() -> None:
         await asyncio.sleep(0.4)
         await client.send(request[-1:])
         assert (await client.answer())[0] == 200
+
+
+async def _echo(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the names of the headers, after the body."""
+    message = {"more_body": True}
+    while message.get("more_body"):
+        message = await receive()
+    await _say(send, b" ".join(name for name, _ in scope["headers"]))
+
+
+_CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n"
+
+
+async def test_trailers_never_become_headers() -> None:
+    async with _serving(_echo) as port, _client(port) as client:
+        await client.send(_CHUNKED + b"0\r\nauthorization: b\r\ncookie: c\r\n\r\n")
+        assert await client.answer() == (200, b"host transfer-encoding")
+
+
+@pytest.mark.parametrize(
+    "more", [b"0\r\n" + b"a: b\r\n" * 50_000, b"0\r\na: " + b"b" * 300_000, b"2;" + b"x" * 300_000]
+)
+async def test_trailers_and_extensions_have_a_limit(more: bytes) -> None:
+    async with _serving(_echo, Limits(max_header_bytes=1024)) as port, _client(port) as client:
+        await client.send(_CHUNKED)
+        await asyncio.sleep(0.05)  # else they may come with the body, in one piece
+        for at in range(0, len(more), 10_000):
+            await client.send(more[at : at + 10_000])
+        status, body = await client.answer()
+        assert (status, b"headers_too_large" in body) == (431, True)
+
+
+async def test_a_body_that_breaks_is_answered_with_a_400() -> None:
+    async with _serving(_digest) as port, _client(port) as client:
+        await client.send(_CHUNKED + b"nonsense\r\n")
+        status, body = await client.answer()
+        assert (status, b"invalid_request" in body) == (400, True)
+
+
+_UPGRADE = b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AA\r\n"
+
+
+@pytest.mark.parametrize("size", [0, 5, 700_000])
+@pytest.mark.parametrize("pause_s", [0, 0.05])
+async def test_an_upgrade_is_declined_and_its_body_taken(size: int, pause_s: float) -> None:
+    body = random.Random(size).randbytes(size)
+    request = _post(body).replace(b"host: a\r\n", b"host: a\r\n" + _UPGRADE)
+    end = request.index(b"\r\n\r\n") + 4
+    async with _serving(_digest) as port, _client(port) as client:
+        for _ in range(3):
+            await client.send(request[:end])
+            await asyncio.sleep(pause_s)
+            await client.send(request[end:])
+            assert await client.answer() == (200, hashlib.sha256(body).hexdigest().encode())
+
+
+async def test_many_upgrades_in_one_piece() -> None:
+    request = _post(b"12345").replace(b"host: a\r\n", b"host: a\r\n" + _UPGRADE)
+    async with _serving(_digest) as port, _client(port) as client:
+        sending = asyncio.create_task(client.send(request * 1500))
+        for _ in range(1500):
+            assert await client.answer() == (200, hashlib.sha256(b"12345").hexdigest().encode())
+        await sending
+
+
+async def test_an_upgrade_with_chunks_is_refused() -> None:
+    async with _serving(_digest) as port, _client(port) as client:
+        await client.send(_CHUNKED.replace(b"host: a\r\n", b"host: a\r\n" + _UPGRADE) + b"0\r\n\r\n")
+        status, body = await client.answer()
+        assert (status, b"leave Upgrade out" in body) == (400, True)
+
+
+async def test_tiny_chunks_come_as_few_messages() -> None:
+    messages: list[int] = []
+
+    async def count(scope: Any, receive: Any, send: Any) -> None:
+        message = {"more_body": True}
+        while message["more_body"]:
+            message = await receive()
+            messages.append(len(message["body"]))
+        await _say(send, b"%d" % sum(messages))
+
+    async with _serving(count) as port, _client(port) as client:
+        await client.send(_post(b"ab" * 50_000, 2))
+        assert await client.answer() == (200, b"100000")
+    assert len(messages) < 500

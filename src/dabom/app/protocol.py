@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from dabom.errors import ClientError, DabomError, HeadersTooLarge, HeaderTimeout
 from dabom.gateway import ABORT, LOST
-from dabom.gateway.headers import content_length, request_id
+from dabom.gateway.headers import content_length, find, request_id
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dabom.gateway.asgi import Message
 
 _HIGH_WATER_BYTES = 512 * 1024
+_SMALL_BYTES = 1024
 _ONE_WRITE_BYTES = 64 * 1024
 _LOOK_S = 0.1
 _LINGER_S = 1.0
@@ -68,7 +69,11 @@ class _Intake:
             message: Message = await self._wait()  # type: ignore[assignment]  # also lets the socket be read
             if not self._chunks and (message["type"] == "http.disconnect" or not message["more_body"]):
                 return message
-        chunk = self._chunks.popleft()
+        if self._size < len(self._chunks) * _SMALL_BYTES:  # a message for each few bytes would cost far more
+            chunk = b"".join(self._chunks)
+            self._chunks.clear()
+        else:
+            chunk = self._chunks.popleft()
         self._size -= len(chunk)
         if not self._chunks:
             cycle.flow.resume_reading()
@@ -130,6 +135,8 @@ class _Connection(HttpToolsProtocol):
         self._refused = False
         self._intake: _Intake | None = None
         self._body_left = 0
+        self._body_came = False
+        self._between_bytes = 0
         self._look: asyncio.TimerHandle | None = None
         self._lost: list[Callable[[], None]] = []
 
@@ -149,19 +156,55 @@ class _Connection(HttpToolsProtocol):
             if self._head_bytes > self.max_head_bytes + _LINGER_BYTES:
                 self.transport.abort()
             return
-        if self._body_left:
-            self._pass_body(data)
-        else:
-            super().data_received(data)
+        self._body_came = False
+        rest = data
+        while rest and not self._refused:
+            data, rest = rest, self._pass_body(rest) if self._body_left else self._parse(rest)
         if self._look is None and self.flow.read_paused:
             self._look = self.loop.call_later(_LOOK_S, self._look_at_peer)
-        if not self._in_head or self._refused:
+        if self._refused:
+            return
+        if not self._in_head:
+            self._limit_between(data)
             return
         self._head_bytes += len(data)
         if self._head_bytes > self.max_head_bytes:
             self._refuse_head()
         elif self._clock is None:  # most heads come in one piece and need no clock
             self._clock = self.loop.call_later(self.head_timeout_s, self._time_out)
+
+    def _parse(self, data: bytes) -> bytes:
+        """Parse, and return what must be looked at anew.
+
+        That is what stands behind a head with Upgrade, which is declined, as a server may: Java's client asks
+        for h2c with each request. The parser takes such a head for all of its request.
+        """
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._begin_parser()
+            return data[upgrade.args[0] :]
+        except httptools.HttpParserError:
+            self.send_400_response("")
+        return b""
+
+    def _limit_between(self, data: bytes) -> None:
+        """Trailers and extensions of chunks are dropped, and have the limit of a head."""
+        dry = self.cycle.more_body and not self._body_came
+        self._between_bytes = self._between_bytes + len(data) if dry else 0
+        if self._between_bytes > self.max_head_bytes:
+            self._refuse_head()
+
+    def _begin_parser(self) -> None:
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if (
+            self._in_head
+        ):  # a trailer must not pass for a header: it has not been seen when the head was judged
+            super().on_header(name, value)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -175,6 +218,8 @@ class _Connection(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > self.max_head_bytes:
             self._refuse_head()
+        if self.parser.should_upgrade() and find(self.headers, b"transfer-encoding") is not None:
+            self._refuse(ClientError("a request with Upgrade must have a Content-Length; leave Upgrade out"))
         if not self._refused:
             super().on_headers_complete()
             self._intake = _Intake(self.cycle)
@@ -183,25 +228,24 @@ class _Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._body_left = max(0, self._body_left - len(body))
+        self._body_came = True
         if not self._refused and not self.cycle.response_complete and self._intake is not None:
             self._intake.put(body)
 
-    def _pass_body(self, data: bytes) -> None:
-        """Take the rest of a body whose length is known past the parser, which would copy it.
+    def _pass_body(self, data: bytes) -> bytes:
+        """Take the rest of a body whose length is known past the parser, which would copy it; what is behind.
 
         Behind it a parser begins that knows nothing of it.
         """
         body = data[: self._body_left]
         self.on_body(body)
         if not self._body_left:
-            self.parser = httptools.HttpRequestParser(self)
-            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+            self._begin_parser()
             self.on_message_complete()
-            if len(body) < len(data):
-                self.data_received(data[len(body) :])
+        return data[len(body) :]
 
     def on_message_complete(self) -> None:
-        if not self._refused:
+        if not self._refused and not self._body_left:
             super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -235,15 +279,18 @@ class _Connection(HttpToolsProtocol):
             self._look = self.loop.call_later(_LOOK_S, self._look_at_peer)
 
     def _refuse(self, error: DabomError) -> None:
-        """Answer without the app, which has seen nothing of this request, and close."""
+        """Answer without the app, which has seen no whole request, and close."""
         if self._refused:
             return
         self._refused = True
         self._stop_clock()
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete:
-            self.transport.close()  # an earlier request of this connection is being answered
-            return
+            if self.pipeline or cycle.response_started or not cycle.more_body:
+                self.transport.close()  # an earlier request of this connection is being answered
+                return
+            cycle.disconnected = True  # its body is broken; the app gets no more of it and can say no more
+            cycle.message_event.set()
         body = msgspec.json.encode(error.body())
         line = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
         fields = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
