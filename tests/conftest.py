@@ -6,6 +6,6 @@ import signal
 
 
 def pytest_configure() -> None:
-    """A shell that runs the tests in the background has them ignore Ctrl-C, and their children inherit that."""
+    """A shell that runs tests in the background has them ignore Ctrl-C, and their children inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
