@@ -122,6 +122,17 @@ async def test_each_item_of_a_batch_has_a_line_and_so_has_the_batch(behind: Behi
         assert len(gw.log.lines) == 4
 
 
+async def test_an_item_that_reaches_no_upstream_has_a_line_and_a_count(behind: Behind) -> None:
+    async with behind() as (upstream, gw):
+        batch = json.dumps({"items": [{"id": "s", "body": {"model": "m", "stream": True}}]}).encode()
+        await gw.ask("/chat/batch", batch, headers=_MINE)
+        item = await gw.line("mine-1")
+        assert (item["status"], item["code"], item["model"]) == (400, "invalid_request", "m")
+        metrics = (await gw.ask("/metrics")).body.decode()
+        assert 'dabom_batch_items_total{status="400"} 1.0' in metrics
+        assert not upstream.seen
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "code"),
     [

@@ -12,7 +12,7 @@ from dabom.gateway.relay import upstream_headers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dabom.gateway.account import Accounts
+    from dabom.gateway.account import Accounts, Record
     from dabom.gateway.exchange import Exchange
     from dabom.gateway.fleet import Fleet
     from dabom.gateway.items import Item
@@ -54,8 +54,19 @@ class Asker:
             record.status, record.code = error.status, error.code
             return failed(item.id, error)
         finally:
-            self._accounts.metrics.items.add(str(record.status))
-            self._accounts.close(record, PATH)
+            self._close(record)
+
+    def refuse(self, item: Item, error: DabomError, exchange: Exchange) -> bytes:
+        """The line of an item that reaches no upstream."""
+        record = self._accounts.open(f"{exchange.record.request_id}-{item.number}", PATH)
+        record.note(item.facts)
+        record.status, record.code = error.status, error.code
+        self._close(record)
+        return failed(item.id, error)
+
+    def _close(self, record: Record) -> None:
+        self._accounts.metrics.items.add(str(record.status))
+        self._accounts.close(record, PATH)
 
     async def _send(self, item: Item, target: Upstream, exchange: Exchange, guard: Guard) -> Answer:
         first_s = self.clocks.first_byte_s(stream=False, media=bool(item.facts.media))

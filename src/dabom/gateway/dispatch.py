@@ -69,12 +69,12 @@ class Dispatch:
 
     async def _line_up(self, item: Item, asking: asyncio.TaskGroup) -> None:
         if item.flaw is not None:
-            self._finish(item, failed(item.id, item.flaw))
+            self._refuse(item, item.flaw)
             return
         try:
             target = await self._asker.choose(item)
         except DabomError as error:
-            self._finish(item, failed(item.id, error))
+            self._refuse(item, error)
             return
         if target.name not in self._lanes:
             lane = self._lanes[target.name] = asyncio.Queue()
@@ -90,7 +90,7 @@ class Dispatch:
             try:
                 await target.permits.acquire(self._asker.clocks.acquire_timeout_s)
             except DabomError as error:
-                self._finish(item, failed(item.id, error))
+                self._refuse(item, error)
                 continue
             task = asking.create_task(self._ask(item, target, (loop.time() - asked) * 1000))
             # not in the task: one that is cancelled before its first step would keep the permit
@@ -98,6 +98,9 @@ class Dispatch:
 
     async def _ask(self, item: Item, target: Upstream, queue_ms: float) -> None:
         self._finish(item, await self._asker.ask(item, target, self._exchange, round(queue_ms, 2)))
+
+    def _refuse(self, item: Item, error: DabomError) -> None:
+        self._finish(item, self._asker.refuse(item, error, self._exchange))
 
     def _finish(self, item: Item, line: bytes) -> None:
         self.pending.pop(item.number, None)
