@@ -224,3 +224,13 @@ def test_a_model_with_half_a_surrogate_pair_leaves_the_rest_as_it_is() -> None:
 def test_a_body_that_is_no_object_is_refused(text: bytes) -> None:
     with pytest.raises(InvalidJson):
         _read(text)
+
+
+def test_a_million_parts_are_not_all_described() -> None:
+    part = b'{"image":"a"}'
+    content = b"[" + b",".join([part] * 100_000) + b"]"
+    assert len(_read(b'{"messages":[{"content":' + content + b"}]}").media) == 1024
+    texts = b"[" + b",".join([b'{"text":"a"}'] * 100_000 + [part]) + b"]"
+    assert _read(b'{"messages":[{"content":' + texts + b"}]}").media == ()
+    messages = b"[" + b"{}," * 100_000 + b'{"content":[' + part + b"]}]"
+    assert _read(b'{"messages":' + messages + b"}").media == ()

@@ -302,3 +302,13 @@ async def test_another_body_has_the_same_limit(behind: Behind) -> None:
         answer = await gw.ask("/v1/audio/transcriptions", MULTIPART, headers=kind)
         assert (answer.status, answer.error["code"]) == (413, "body_too_large")
         assert not upstream.seen
+
+
+async def test_a_list_of_models_that_is_nested_too_deeply_is_no_mistake_of_ours(behind: Behind) -> None:
+    deep = b"[" * 5000 + b"]" * 5000
+    reply = raw_reply(
+        b'{"data":[{"id":"a","x":' + deep + b"}]}", headers=[("content-type", "application/json")]
+    )
+    async with behind(reply, upstream={"models": None}) as (_, gw):
+        ready = await gw.ask("/readyz")
+        assert (ready.status, ready.json()["ready"]) == (503, False)

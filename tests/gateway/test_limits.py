@@ -7,6 +7,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 if TYPE_CHECKING:
@@ -318,3 +319,19 @@ async def test_a_path_that_climbs_out_is_refused(behind: Behind) -> None:
         for path in ("/v1/../metrics", "/v1/%2e%2e/metrics", "/v1/a/..%2f..%2fmetrics", "/v1/..\\metrics"):
             assert (await gw.ask(path)).status == 400
         assert not upstream.seen
+
+
+async def test_the_list_of_models_takes_no_post(behind: Behind) -> None:
+    async with behind() as (upstream, gw):
+        answer = await gw.ask("/v1/models", _BODY)
+        assert (answer.status, answer.error["code"]) == (405, "method_not_allowed")
+        assert not upstream.seen
+
+
+async def test_a_length_that_is_only_promised_takes_no_memory(behind: Behind) -> None:
+    async with behind() as (_, gw), gw.wire() as wire:
+        before = psutil.Process().memory_info().rss
+        await wire.request("/chat/batch", b'{"items":', headers=_JSON, length=400 * 2**20)
+        await gw.until(lambda: gw.gateway.running == 1)
+        await asyncio.sleep(0.05)
+        assert psutil.Process().memory_info().rss - before < 50 * 2**20

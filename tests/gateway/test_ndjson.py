@@ -312,3 +312,20 @@ async def test_the_log_counts_items_and_bytes(behind: Behind) -> None:
         line = await gw.line("mine")
         assert (line["items"], line["bytes_in"], line["bytes_out"]) == (5, len(body), len(answer.body))
         assert (await gw.line("mine-5"))["path"] == "/chat/batch item"
+
+
+async def test_many_lines_in_one_piece_leave_others_their_turn(behind: Behind) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with behind() as (_, gw):
+        counting = asyncio.create_task(count())
+        answer = await gw.ask("/chat/batch", b"1\n" * 20_000, headers=[_KIND])
+        counting.cancel()
+        assert len(_lines(answer)) == 20_000
+        assert turns > 20_000 / 100

@@ -180,3 +180,56 @@ async def test_connections_are_closed_with_the_gateway(running_gateway: Run, cha
             await asyncio.gather(*(gw.ask("/chat", chat) for _ in range(4)))
             assert upstream.open_connections >= 1
         await upstream.wait_closed()
+
+
+async def test_trailers_never_become_headers(behind: Behind, chat: dict[str, Any]) -> None:
+    reply = [Send(head(200, [CHUNKED]) + chunk(b"{}") + b"0\r\nset-cookie: a=b\r\n\r\n")]
+    async with behind(reply) as (_, gw):
+        answer = await gw.ask("/chat", chat)
+        assert (answer.status, answer.whole, answer.header("set-cookie")) == (200, True, None)
+
+
+@pytest.mark.parametrize("more", [ENDLESS, b"x" * 4000, b"2;" + b"x" * 4000])
+async def test_endless_trailers_are_cut(behind: Behind, chat: dict[str, Any], more: bytes) -> None:
+    begin = b"" if more.startswith(b"2;") else b"0\r\nx-a: "
+    script = [
+        Send(head(200, [CHUNKED]) + chunk(b"{}")),
+        Wait(0.05),
+        Send(begin),
+        *[Send(more)] * 500,
+        Stall(),
+    ]
+    async with behind(in_turn(script, OK), concurrency=1) as (upstream, gw):
+        assert not (await gw.ask("/chat", chat)).whole
+        await upstream.wait_closed()
+        assert (await gw.ask("/chat", chat)).status == 200
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_a_length_without_a_body_is_no_mistake(
+    behind: Behind, chat: dict[str, Any], status: int
+) -> None:
+    async with behind([Send(head(status, [("content-length", "9"), ("etag", "a")]))]) as (_, gw):
+        async with gw.wire() as wire:
+            for _ in range(2):
+                await wire.request("/v1/files", method="GET", headers=[("x-request-id", f"n{_}")])
+                answer = await wire.rest()
+                assert (answer.status, answer.whole, answer.header("etag")) == (status, True, "a")
+        assert "code" not in await gw.line("n1")
+
+
+async def test_a_status_that_is_none_is_told(behind: Behind, chat: dict[str, Any]) -> None:
+    async with behind([Send(b"HTTP/1.1 099 A\r\ncontent-length: 2\r\n\r\n{}"), Stall()]) as (_, gw):
+        answer = await gw.ask("/chat", chat)
+        assert (answer.status, answer.error["code"]) == (502, "upstream_broken")
+
+
+async def test_a_long_body_in_one_piece_with_its_head_is_no_endless_head(
+    behind: Behind, chat: dict[str, Any]
+) -> None:
+    hints = head(103, [("link", "x" * 60_000)]) * 4
+    script = [Send(hints[:-10]), Wait(0.05), Send(hints[-10:]), *raw_reply(b"x" * 600_000)]
+    script = [*script[:2], Send(b"".join(step.octets for step in script[2:] if isinstance(step, Send)))]
+    async with behind(script) as (_, gw):
+        answer = await gw.ask("/chat", chat)
+        assert (answer.status, len(answer.body)) == (200, 600_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING
 
 from dabom.errors import BatchTooLarge, BodyTooLarge, UploadTimeout
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _NDJSON = b"application/x-ndjson"
 _UNLIMITED = 2**63
+_LINES_PER_TURN = 64
+"""Lines read at once; a chunk may hold a hundred thousand, and others want to be served too."""
 
 
 class Batch:
@@ -53,7 +56,9 @@ class Batch:
         exchange.uploading = True
         upload.admit()
         upload.limit_silence(guard, self._settings.clocks.upload_idle_timeout_s)
-        body, scanner, size = bytearray(length or 0), Scanner(limits.max_body_bytes), 0
+        # pages of a map that are not written to cost nothing: a promised length must not
+        body = mmap(-1, length, flags=MAP_PRIVATE | MAP_ANONYMOUS) if length else bytearray()
+        scanner, size = Scanner(limits.max_body_bytes), 0
         while chunk := await upload.next():
             guard.touch()
             body[size : size + len(chunk)] = chunk
@@ -88,6 +93,8 @@ class Batch:
         try:
             async for line in self._lines(upload, dispatch):
                 number += 1
+                if not number % _LINES_PER_TURN:
+                    await asyncio.sleep(0)
                 item = self._reader.one(line, number, seen)
                 dispatch.pending[number] = item.id
                 await dispatch.budget.take(item.size)

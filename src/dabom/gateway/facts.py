@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import hashlib
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_MAX_MEDIA, _MAX_LOOKS = 1024, 16_384
+"""Media that are described, and messages and parts that are looked at: a body may hold millions of them."""
 _NULL = msgspec.Raw(b"null")
 _KINDS = {
     "image_url": "image",
@@ -104,15 +107,24 @@ class FactsReader:
             size=skeleton.size,
             model=self._lenient(body.model, self._text),
             stream=bytes(body.stream) == b"true",
-            media=tuple(self._media(body.messages, skeleton)) if _may_hold_media(skeleton.text) else (),
+            media=tuple(islice(self._media(body.messages, skeleton), _MAX_MEDIA))
+            if _may_hold_media(skeleton.text)
+            else (),
         )
 
     def _media(self, messages: msgspec.Raw, skeleton: Skeleton) -> Iterator[Media]:
+        looks = _MAX_LOOKS
         for raw in self._lenient(messages, self._list) or ():
+            looks -= 1
+            if looks < 0:
+                return
             message = self._lenient(raw, self._message)
             if message is None or not bytes(message.content).startswith(b"["):
                 continue
             for piece in self._lenient(message.content, self._list) or ():
+                looks -= 1
+                if looks < 0:
+                    return
                 part = self._lenient(piece, self._part)
                 if part is not None:
                     yield from self._of_part(part, skeleton)

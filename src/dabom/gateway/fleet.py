@@ -117,7 +117,7 @@ class Fleet:
         try:
             models = msgspec.json.decode(text, type=_Models)
             return {msgspec.json.decode(entry, type=_Model).id: entry for entry in models.data}
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise UpstreamBroken(f"upstream {upstream.name} gives no list at GET /models") from None
 
     async def _list(self, upstream: Upstream) -> bytes:

@@ -131,8 +131,8 @@ class Gateway:
             await self._through.models(exchange, guard)
         elif label == V1:
             await self._through.serve(scope, exchange, guard)
-        elif method != "POST":
-            raise MethodNotAllowed(f"{path} takes POST, not {method}")
+        elif method != "POST" or label == MODELS:
+            raise MethodNotAllowed(f"{path} takes {'GET' if label == MODELS else 'POST'}, not {method}")
         elif label == BATCH:
             await self._batch.serve(exchange, guard)
         else:

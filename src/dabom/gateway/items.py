@@ -13,6 +13,8 @@ from dabom.gateway.facts import Facts
 from dabom.gateway.scan import Skeleton
 
 if TYPE_CHECKING:
+    from mmap import mmap
+
     from dabom.gateway.facts import FactsReader
     from dabom.gateway.settings import Limits
 
@@ -51,7 +53,7 @@ class ItemReader:
         self._list = msgspec.json.Decoder(list[msgspec.Raw])
         self._item = msgspec.json.Decoder(_Item)
 
-    def all(self, skeleton: Skeleton, body: bytearray) -> list[Item]:
+    def all(self, skeleton: Skeleton, body: bytearray | mmap) -> list[Item]:
         """The items of a JSON batch; what is wrong with the batch as a whole raises `ClientError`."""
         skeleton = replace(skeleton, text=scan.mend(skeleton.text))  # what is found is then looked for in it
         outer = scan.decode(skeleton.text, self._batch)

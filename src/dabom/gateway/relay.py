@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from dabom.gateway.upstream import Upstream
     from dabom.gateway.wire import Answer
 
+_BODILESS = (204, 304)
+"""Of a 304 the length is that of an answer that is not sent."""
 _EVENT_STREAM: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -175,7 +177,7 @@ class Relay:
         headers: Headers,
     ) -> None:
         length = answer.find(b"content-length")
-        if length is not None:
+        if length is not None and answer.status not in _BODILESS:
             headers.append((b"content-length", length))
         await exchange.start(answer.status, headers)
         while chunk := await answer.read():
@@ -260,7 +262,7 @@ class Relay:
 
 def _refusal_event(target: Upstream, status: int, body: bytes) -> bytes:
     """An upstream's error as an event: its own JSON on one line, or ours where a client would find none."""
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         refusal = msgspec.json.decode(body)
         if isinstance(refusal, dict) and refusal.get("error"):
             return sse.data_event(body.replace(b"\r", b" ").replace(b"\n", b" "))

@@ -113,6 +113,8 @@ class Answer:
         self._parser = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
         self._size = 0
+        self._dry = 0
+        self._fed_body = False
         self._begun = self._ended = self._closed = self._keeps_alive = False
         self._flaw = ""
         self._waiter: asyncio.Future[None] | None = None
@@ -187,13 +189,15 @@ class Answer:
             return
         if not self._begun:
             self._size += len(data)
-            if self._size > _MAX_HEAD_BYTES:
-                self._fail("endless head")
-                return
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._fail("not HTTP/1.1")
+            return
+        self._dry = 0 if self._fed_body or self._ended else self._dry + len(data)
+        self._fed_body = False
+        if self._dry > _MAX_HEAD_BYTES or (not self._begun and self._size > _MAX_HEAD_BYTES):
+            self._fail("endless trailers" if self._begun else "endless head")
             return
         if self._size > _MAX_HELD_BYTES:
             self._wire.pause_reading()
@@ -220,6 +224,8 @@ class Answer:
             )  # stops the parser: it would put a second one into the first
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._begun:
+            return  # a trailer; the head has been passed on
         name = name.lower()
         if name in _FRAMES:
             self.framed = True
@@ -227,18 +233,19 @@ class Answer:
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
-        if self.status >= 200:
+        if not 100 <= self.status < 200:
             self._begun = True
             self._size = 0
             self._ended = self._bodiless  # a HEAD has the length of a body and none
 
     def on_body(self, chunk: bytes) -> None:
+        self._fed_body = True
         if not self._bodiless:
             self._parts.append(chunk)
             self._size += len(chunk)
 
     def on_message_complete(self) -> None:
-        if self.status < 200:  # 100 Continue and its like come before the answer
+        if 100 <= self.status < 200:  # 100 Continue and its like come before the answer
             self.headers, self.framed = [], False
         else:
             self._ended = True
