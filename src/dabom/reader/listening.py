@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dabom.media import Sound
 
 _RATE_HZ = 16_000
+_LANGUAGES = ("ko", "en")
 _WINDOW = 512
 _LEVEL_WINDOW = 800
 _SILENCE_DBFS = -50.0
@@ -54,8 +55,17 @@ class Listener:
         )
 
     def _transcribe(self, samples: NDArray[np.float32]) -> str:
-        segments, _ = self._whisper.transcribe(samples, beam_size=1, condition_on_previous_text=False)
+        segments, _ = self._whisper.transcribe(
+            samples, language=self._language(samples), beam_size=1, condition_on_previous_text=False
+        )
         return " ".join(segment.text.strip() for segment in segments)
+
+    def _language(self, samples: NDArray[np.float32]) -> str | None:
+        """Korean or English, whichever is likelier; left open, a few seconds may be taken for any language."""
+        if not self._whisper.model.is_multilingual:
+            return None
+        chances = dict(self._whisper.detect_language(samples)[2])
+        return max(_LANGUAGES, key=lambda language: chances.get(language, 0.0))
 
 
 def find_speech(samples: NDArray[np.float32]) -> list[Span]:
