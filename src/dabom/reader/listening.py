@@ -61,7 +61,7 @@ class Listener:
         return " ".join(segment.text.strip() for segment in segments)
 
     def _language(self, samples: NDArray[np.float32]) -> str | None:
-        """Korean or English, whichever is likelier; left open, a few seconds may be taken for any language."""
+        """Korean or English, whichever is likelier; left open, a few seconds are taken for any language."""
         if not self._whisper.model.is_multilingual:
             return None
         chances = dict(self._whisper.detect_language(samples)[2])
