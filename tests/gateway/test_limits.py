@@ -303,6 +303,7 @@ async def test_unknown_paths_and_methods_are_json_errors(behind: Behind) -> None
         for path, method, status in (
             ("/nope", "GET", 404),
             ("/nope", "POST", 404),
+            ("/docs/", "GET", 404),
             ("/chat", "GET", 405),
             ("/v1/chat/completions", "DELETE", 405),
             ("/healthz", "POST", 405),

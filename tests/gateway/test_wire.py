@@ -192,7 +192,7 @@ async def test_trailers_never_become_headers(behind: Behind, chat: dict[str, Any
 @pytest.mark.parametrize("more", [ENDLESS, b"x" * 4000, b"2;" + b"x" * 4000])
 async def test_endless_trailers_are_cut(behind: Behind, chat: dict[str, Any], more: bytes) -> None:
     begin = b"" if more.startswith(b"2;") else b"0\r\nx-a: "
-    script = [
+    script: list[Step] = [
         Send(head(200, [CHUNKED]) + chunk(b"{}")),
         Wait(0.05),
         Send(begin),

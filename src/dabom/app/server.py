@@ -37,6 +37,7 @@ def build(settings: GatewaySettings, log_descriptor: int = 2) -> Gateway:
 
 def serve(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Raises `ConfigError` when the port cannot be had."""
+    _open_standard_streams()
     keep_memory_steady()
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         runner.run(_serve(settings))
@@ -82,6 +83,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         try:
             await super().startup(None)
+        except UnicodeError:  # of a name that DNS cannot hold
+            raise ConfigError(f"host {self.config.host[:80]} is no name") from None
         except SystemExit as end:
             reason = getattr(end.__context__, "strerror", None) or "the address cannot be had"
             raise ConfigError(
@@ -117,6 +120,17 @@ class Server(uvicorn.Server):
         self.should_exit = True
         await asyncio.sleep(self._clocks.drain_timeout_s)
         self._gateway.cut()
+
+
+def _open_standard_streams() -> None:
+    """Put the null device where a stream has been closed, else a socket gets its number and then the log."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def _says_something(record: logging.LogRecord) -> bool:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import stat
+import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
 
 _MAX_LINES_WAITING = 20_000
 _FLUSH_S = 0.05
+_LOOK_MS = 250
+_FILE_PIECE_BYTES = 2**20
 
 
 class Record(msgspec.Struct, omit_defaults=True):
@@ -53,6 +59,8 @@ class Log:
         self._metrics = metrics
         self._lines: list[bytes] = []
         self._flushing = False
+        self._closing = False
+        self._writing = threading.Lock()
         self._encode = msgspec.json.Encoder().encode
 
     def write(self, record: msgspec.Struct) -> None:
@@ -66,27 +74,40 @@ class Log:
             asyncio.get_running_loop().call_later(_FLUSH_S, self._flush)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is left, unless nobody takes it: the end of the process does not wait for that."""
+        self._closing = True
         lines, self._lines = self._lines, []
-        self._put(lines)
+        try:
+            self._put(lines)
+        except OSError:
+            self._metrics.lines_lost.add(by=len(lines))
 
     def _flush(self) -> None:
         lines, self._lines = self._lines, []
         done = asyncio.get_running_loop().run_in_executor(None, self._put, lines)
-        done.add_done_callback(self._flushed)
+        done.add_done_callback(partial(self._flushed, len(lines)))
 
-    def _flushed(self, done: asyncio.Future[None]) -> None:
+    def _flushed(self, count: int, done: asyncio.Future[None]) -> None:
         self._flushing = False
         if done.cancelled() or done.exception() is not None:
-            self._metrics.lines_lost.add()
-        elif self._lines:
+            self._metrics.lines_lost.add(by=count)
+        if self._lines:
             self._flushing = True
             asyncio.get_running_loop().call_later(_FLUSH_S, self._flush)
 
     def _put(self, lines: list[bytes]) -> None:
         rest = memoryview(b"".join(line + b"\n" for line in lines))
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+        with self._writing:
+            room = select.poll()
+            room.register(self._descriptor, select.POLLOUT)
+            # what has room takes that much of a pipe without blocking
+            regular = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
+            piece = _FILE_PIECE_BYTES if regular else select.PIPE_BUF
+            while rest:
+                if room.poll(_LOOK_MS):
+                    rest = rest[os.write(self._descriptor, rest[:piece]) :]
+                elif self._closing:
+                    raise TimeoutError("nobody takes the log")
 
 
 class Accounts:

@@ -31,7 +31,7 @@ def _shown(example: object, kind: str = "application/json") -> dict[int | str, d
 def build_pages(gateway: Gateway) -> FastAPI:
     """The FastAPI app behind everything that is not relayed."""
     pages: FastAPI = FastAPIOffline(
-        title="Dabom", version=__version__, description=DESCRIPTION, redoc_url=None
+        title="Dabom", version=__version__, description=DESCRIPTION, redoc_url=None, redirect_slashes=False
     )
     add_redoc(pages)
     make_schema = pages.openapi

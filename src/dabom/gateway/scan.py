@@ -34,6 +34,8 @@ DIGEST_BYTES = 16384
 WHOLE_BYTES = 65536
 """A text up to this size is its own skeleton."""
 
+_SHORT_STRINGS = re.compile(rb'(?:[^"]*+"(?:[^"\\]{1,127}+|\\.){0,8}+")*+', re.DOTALL)
+"""Strings that are below `LONG_STRING` and what is between them: a body may be millions of them."""
 _TEXT = re.compile(rb'(?:[^\\"\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
@@ -93,6 +95,10 @@ class Scanner:
             if self._open is not None:
                 position = self._resume(chunk)
                 continue
+            run = _SHORT_STRINGS.match(chunk, position)
+            if run is not None and run.end() > position:
+                kept += run[0]
+                position = run.end()
             quote = chunk.find(b'"', position)
             if quote < 0:
                 kept += chunk[position:]
