@@ -15,7 +15,7 @@ demo: setup ## run the six-step check on the samples and print its PASS table
 	@$(BIN)/dabom demo --once
 
 test: setup ## run the tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: setup ## format, lint, types, imports, limits
 	$(BIN)/ruff format --check .

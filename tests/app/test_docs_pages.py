@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.async_api import Page, async_playwright
+
+from dabom.testing import free_port, running_gateway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -36,40 +33,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def is_up(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
-    try:
-        connection.request("GET", "/healthz")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
-
-
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[str]:
     """A gateway of its own process in front of an upstream that is not there: the pages need none."""
-    port = free_port()
-    environment = os.environ | {"VLLM_BASE_URL": f"http://127.0.0.1:{free_port()}/v1"}
-    command = [str(Path(sys.executable).with_name("dabom")), "serve", "--port", str(port)]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 20
-        while not is_up(port):
-            assert process.poll() is None, "the gateway did not start"
-            assert time.monotonic() < deadline, "the gateway did not answer"
-            time.sleep(0.05)
-        yield f"http://gateway.test:{port}"  # pages may behave otherwise on the loopback address
-    finally:
-        process.terminate()
-        process.wait(timeout=10)
+    with running_gateway(f"http://127.0.0.1:{free_port()}/v1") as root:
+        yield root.replace("127.0.0.1", "gateway.test")  # pages may behave otherwise on the loopback address
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dabom.testing import free_port
+
 _SCRIPT = Path(__file__).parents[2] / "script" / "service.sh"
 
 Service = Callable[..., subprocess.CompletedProcess[str]]
@@ -18,8 +20,7 @@ Service = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture

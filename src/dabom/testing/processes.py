@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+# Below those that systems give out on their own: no server of another test gets one before it is used.
+_PORTS = range(20_000, 32_000)
 _POLL_S = 0.02
 _END_WITHIN_S = 20
 _TAIL_BYTES = 4000
@@ -25,9 +28,11 @@ _TAIL_BYTES = 4000
 
 def free_port() -> int:
     """A loopback port that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    while True:
+        port = random.choice(_PORTS)  # noqa: S311 - no secret
+        with contextlib.suppress(OSError), socket.socket() as sock:
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
 @contextlib.contextmanager
