@@ -6,11 +6,9 @@ import asyncio
 import os
 import socket
 import struct
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager as AsyncContext
-from contextlib import AbstractContextManager as Context
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,11 +18,9 @@ import pytest
 import uvloop
 
 from dabom.app import Server, build, load_settings
-from dabom.testing import ScriptedUpstream, free_port, running
+from dabom.testing import ScriptedUpstream
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
     from pathlib import Path
 
     from dabom.app import Settings
@@ -345,43 +341,6 @@ def behind(running_gateway: Run) -> Behind:
             running_gateway(scripted.url, **settings) as gw,
         ):
             yield scripted, gw
-
-    return start
-
-
-@dataclass
-class GatewayProcess:
-    """`dabom serve` as a child."""
-
-    url: str
-    port: int
-    child: subprocess.Popen[bytes]
-    log_file: Path
-
-    def wire(self) -> AsyncContext[Wire]:
-        """A connection of its own."""
-        return _open_wire(self.port)
-
-
-Starter = Callable[..., Context[GatewayProcess]]
-
-
-@pytest.fixture
-def gateway_process(tmp_path: Path) -> Starter:
-    """`with gateway_process(upstream.url, DABOM_DRAIN_TIMEOUT_S="1") as process`: where signals matter.
-
-    Starting blocks this loop, but an upstream that is not asked meanwhile does not mind.
-    """
-
-    @contextmanager
-    def start(upstream_url: str, **environment: str) -> Iterator[GatewayProcess]:
-        port, log_file = free_port(), tmp_path / "log.jsonl"
-        env = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-        env |= {"VLLM_BASE_URL": upstream_url, "DABOM_LOG_FILE": str(log_file), **environment}
-        command = [sys.executable, "-m", "dabom.cli", "serve", "--port", str(port)]
-        url = f"http://127.0.0.1:{port}"
-        with running(command, f"{url}/healthz", env=env) as child:
-            yield GatewayProcess(url, port, child, log_file)
 
     return start
 

@@ -19,9 +19,6 @@ from PIL import Image
 
 Json = dict[str, Any]
 FREED_WITHIN_S = 0.5
-POLL_S = (
-    1.0  # llama.cpp looks once a second whether the peer of an answer that is not streamed is still there
-)
 
 SCHEMA: Json = {
     "type": "object",

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import json
 import os
 import sys
@@ -21,16 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SAMPLES = Path(__file__).parents[2] / "samples"
-ANALYZE = "이 영상의 시각과 음성을 한국어로 분석해줘."
-
-
-def data_uri(path: Path, mime: str = "video/mp4") -> str:
-    return f"data:{mime};base64," + base64.b64encode(path.read_bytes()).decode()
-
-
-def ask_about(path: Path, kind: str = "video_url", text: str = ANALYZE, **fields: Any) -> dict[str, Any]:
-    parts = [{"type": kind, kind: {"url": data_uri(path)}}, {"type": "text", "text": text}]
-    return {"model": "qwen", "messages": [{"role": "user", "content": parts}], **fields}
 
 
 @dataclass(frozen=True)
