@@ -322,3 +322,16 @@ async def test_tiny_chunks_come_as_few_messages() -> None:
         await client.send(_post(b"ab" * 50_000, 2))
         assert await client.answer() == (200, b"100000")
     assert len(messages) < 500
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+async def test_what_comes_before_a_head_does_not_count_as_one(size: int) -> None:
+    body = random.Random(size).randbytes(size)
+    count = max(2, 200_000 // size)
+    async with _serving(_digest, Limits(max_header_bytes=1024)) as port, _client(port) as client:
+        sending = asyncio.create_task(client.send(_post(body) * count + _post(body)[:9]))
+        for _ in range(count):
+            assert await client.answer() == (200, hashlib.sha256(body).hexdigest().encode())
+        await sending
+        await client.send(_post(body)[9:])
+        assert await client.answer() == (200, hashlib.sha256(body).hexdigest().encode())

@@ -208,6 +208,7 @@ async def test_a_reason_that_meets_a_pause_counts() -> None:
 
             def both() -> None:
                 ring()
+                ring()
                 guard.interrupt(Draining("stop"))
 
             loop.call_later(0.05, both)

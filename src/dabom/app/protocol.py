@@ -135,7 +135,8 @@ class _Connection(HttpToolsProtocol):
         self._refused = False
         self._intake: _Intake | None = None
         self._body_left = 0
-        self._body_came = False
+        self._body_came = self._ended = False
+        self._body_bytes = 0
         self._between_bytes = 0
         self._look: asyncio.TimerHandle | None = None
         self._lost: list[Callable[[], None]] = []
@@ -159,6 +160,7 @@ class _Connection(HttpToolsProtocol):
         self._body_came = False
         rest = data
         while rest and not self._refused:
+            self._ended, self._body_bytes = False, 0
             data, rest = rest, self._pass_body(rest) if self._body_left else self._parse(rest)
         if self._look is None and self.flow.read_paused:
             self._look = self.loop.call_later(_LOOK_S, self._look_at_peer)
@@ -167,7 +169,7 @@ class _Connection(HttpToolsProtocol):
         if not self._in_head:
             self._limit_between(data)
             return
-        self._head_bytes += len(data)
+        self._head_bytes += self._measure_head(data)
         if self._head_bytes > self.max_head_bytes:
             self._refuse_head()
         elif self._clock is None:  # most heads come in one piece and need no clock
@@ -188,6 +190,12 @@ class _Connection(HttpToolsProtocol):
         except httptools.HttpParserError:
             self.send_400_response("")
         return b""
+
+    def _measure_head(self, data: bytes) -> int:
+        """Bytes of the head that `data` ends in; before it may stand requests that are whole."""
+        if not self._ended:
+            return len(data)
+        return max(1, len(data) - (data.rfind(b"\r\n\r\n") + 4) - self._body_bytes)
 
     def _limit_between(self, data: bytes) -> None:
         """Trailers and extensions of chunks are dropped, and have the limit of a head."""
@@ -222,6 +230,7 @@ class _Connection(HttpToolsProtocol):
             self._refuse(ClientError("a request with Upgrade must have a Content-Length; leave Upgrade out"))
         if not self._refused:
             super().on_headers_complete()
+            self._body_bytes = 0
             self._intake = _Intake(self.cycle)
             _Outlet(self.cycle, self.loop)
             self._body_left = content_length(self.headers) or 0
@@ -229,6 +238,7 @@ class _Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._body_left = max(0, self._body_left - len(body))
         self._body_came = True
+        self._body_bytes += len(body)
         if not self._refused and not self.cycle.response_complete and self._intake is not None:
             self._intake.put(body)
 
@@ -245,6 +255,7 @@ class _Connection(HttpToolsProtocol):
         return data[len(body) :]
 
     def on_message_complete(self) -> None:
+        self._ended = True
         if not self._refused and not self._body_left:
             super().on_message_complete()
 

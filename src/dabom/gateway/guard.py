@@ -155,7 +155,7 @@ class Guard:
             self.interrupt(self._silent())
         elif now < self._pause_from + self._pause_s:
             self._arm()
-        elif self._listening and self._task is not None:
+        elif self._listening and self._task is not None and not self._paused:
             self._paused = True
             self._task.cancel()
         else:
