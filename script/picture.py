@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 PICTURES = {"en": ROOT / "docs" / "images" / "demo.png", "ko": ROOT / "docs" / "images" / "demo.ko.png"}
 HEADS = {
     "en": ("Item", "Route", "What is checked", "Result", "Verdict"),
-    "ko": ("항목", "라우트", "검증 내용", "핵심 결과", "판정"),
+    "ko": ("항목", "경로", "검증 내용", "핵심 결과", "판정"),
 }
 STYLE = """
 body { margin: 0; background: #0f1720; }

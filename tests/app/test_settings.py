@@ -289,7 +289,9 @@ async def _expect_refusal(serve: Serve, said: bytes, *arguments: str, **settings
     async with serve(*arguments, wait=False, **settings) as served:
         assert await served.ended(30) == 2
         assert said in served.stderr
-        assert served.stderr.startswith(b"dabom: ")
+        assert served.stderr.startswith("설정이 맞지 않습니다: ".encode()) or served.stderr.startswith(
+            b"a setting is wrong: "
+        )
         assert served.stderr.count(b"\n") == 1
         assert b"Traceback" not in served.stderr
 

@@ -51,7 +51,10 @@ async def started_reader(whisper_model: Path | None) -> AsyncIterator[UpstreamSe
 
 async def _keep(command: list[str]) -> None:
     while True:
-        child = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
+        # a session of its own: Ctrl-C in a terminal is for the gateway, which ends its reader itself
+        child = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+        )
         try:
             await child.wait()
         finally:

@@ -128,8 +128,10 @@ def _outside_environment(values: dict[str, Any]) -> dict[str, Any]:
 def _read_file(file: Path) -> dict[str, Any]:
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file} cannot be read: it is not UTF-8") from None
     except RecursionError:
         raise ConfigError(f"{file} is nested too deeply") from None
     except yaml.YAMLError as error:
@@ -152,6 +154,8 @@ def _explain_yaml(error: yaml.YAMLError) -> str:
 
 def _explain(flaw: Any) -> str:
     place = ".".join(str(step) for step in flaw["loc"])
+    if flaw["type"] == "string_pattern_mismatch":  # the only pattern is that of an upstream's address
+        return f"{'VLLM_BASE_URL' if place == 'url' else place} is no address such as http://HOST:PORT/v1"
     return f"{place}: {flaw['msg'].removeprefix('Value error, ')}"
 
 

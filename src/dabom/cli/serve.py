@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  # typer reads it
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from dabom.app import load_settings, serve
+from dabom.cli.language import choose_language, tell
 from dabom.cli.options import takes
 from dabom.errors import ConfigError
 
@@ -39,5 +41,5 @@ def serve_gateway(options: ServeOptions) -> None:
     try:
         serve(load_settings(options.config, host=options.host, port=options.port))
     except ConfigError as error:
-        sys.stderr.write(f"dabom: {error.message}\n")
+        sys.stderr.write(tell(error, choose_language(None, os.environ), "") + "\n")
         raise typer.Exit(2) from None

@@ -88,18 +88,16 @@ class Asker:
         guard.limit_silence(
             idle_s, lambda: IdleTimeout(f"upstream {target.name} was silent for {idle_s:g} s")
         )
-        limit = self._limits.max_error_bytes if answer.status >= 400 else self._limits.max_answer_bytes
-        parts, size = list[bytes](), 0
         try:
-            while size <= limit and (chunk := await answer.read()):
-                guard.touch()
-                parts.append(chunk)
-                size += len(chunk)
+            if answer.status >= 400:
+                return await answer.read_all(self._limits.max_error_bytes, guard.touch)
+            limit = self._limits.max_answer_bytes
+            text = await answer.read_all(limit + 1, guard.touch)
         finally:
             answer.close()
-        if size > limit and answer.status < 400:
+        if len(text) > limit:
             raise UpstreamBroken(f"the answer has more than {limit:,} bytes, which is the limit")
-        return b"".join(parts)[:limit]
+        return text
 
 
 def _slices(body: memoryview) -> Iterator[memoryview]:

@@ -157,7 +157,7 @@ class Relay:
             if exchange.started:
                 await self._continue_early(exchange, guard, target, answer)
             elif answer.status >= 400:
-                body = await self._error_body(guard, answer)
+                body = await answer.read_all(self._settings.limits.max_error_bytes, guard.touch)
                 answer.close()
                 await exchange.whole(answer.status, headers, body)
             elif sse.readable(headers):
@@ -213,15 +213,6 @@ class Relay:
         else:
             await exchange.end()
 
-    async def _error_body(self, guard: Guard, answer: Answer) -> bytes:
-        """An error body as it is, cut at the limit."""
-        limit, parts, size = self._settings.limits.max_error_bytes, list[bytes](), 0
-        while size < limit and (chunk := await answer.read()):
-            guard.touch()
-            parts.append(chunk)
-            size += len(chunk)
-        return b"".join(parts)[:limit]
-
     def _start_clocks(self, guard: Guard, *, stream: bool, media: bool) -> None:
         seconds = self._clocks.first_byte_s(stream=stream, media=media)
         guard.limit_total(self._clocks.total_timeout_s)
@@ -255,7 +246,7 @@ class Relay:
         if answer.status < 400 and sse.readable(head.for_client(answer.headers, "")):
             await self._relay_events(exchange, guard, target, answer)
             return
-        body = await self._error_body(guard, answer)
+        body = await answer.read_all(self._settings.limits.max_error_bytes, guard.touch)
         exchange.record.code = UpstreamBroken.code
         await exchange.write(_refusal_event(target, answer.status, body))
 
@@ -273,8 +264,7 @@ def upstream_headers(exchange: Exchange, target: Upstream, length: int | None, *
     """The headers of a request to `target`."""
     authorization = target.authorization
     if authorization is None and forward:
-        given = head.find(exchange.headers, b"authorization")
-        authorization = given
+        authorization = head.find(exchange.headers, b"authorization")
     headers = head.for_upstream(exchange.headers, exchange.record.request_id, authorization)
     if length is not None:
         headers.append((b"content-length", str(length).encode()))

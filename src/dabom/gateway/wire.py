@@ -158,10 +158,11 @@ class Answer:
         self._wire.resume_reading()
         return chunk
 
-    async def read_all(self, limit: int) -> bytes:
-        """The body, cut at `limit` bytes."""
+    async def read_all(self, limit: int, touch: Callable[[], None] = lambda: None) -> bytes:
+        """The body, cut at `limit` bytes; `touch` is called with every piece that comes."""
         parts, size = list[bytes](), 0
         while size < limit and (chunk := await self.read()):
+            touch()
             parts.append(chunk)
             size += len(chunk)
         return b"".join(parts)[:limit]

@@ -9,7 +9,7 @@ Language: TypeAlias = Literal["ko", "en"]
 _WORDS: dict[str, tuple[str, str]] = {
     "title": ("다봄 점검 결과", "Dabom check"),
     "item": ("항목", "Item"),
-    "route": ("라우트", "Route"),
+    "route": ("경로", "Route"),
     "checks": ("검증 내용", "What is checked"),
     "result": ("핵심 결과", "Result"),
     "verdict": ("판정", "Verdict"),
