@@ -13,6 +13,7 @@ import pytest
 from dabom.testing import (
     Close,
     ScriptedUpstream,
+    Send,
     Stall,
     WaitFor,
     chat_answer,
@@ -312,3 +313,15 @@ async def test_a_list_of_models_that_is_nested_too_deeply_is_no_mistake_of_ours(
     async with behind(reply, upstream={"models": None}) as (_, gw):
         ready = await gw.ask("/readyz")
         assert (ready.status, ready.json()["ready"]) == (503, False)
+
+
+async def test_head_has_the_length_of_the_body_that_is_not_sent(behind: Behind) -> None:
+    refusal = [Send(b"HTTP/1.1 404 Not Found\r\ncontent-type: text/plain\r\ncontent-length: 77\r\n\r\n")]
+    async with behind(refusal) as (_, gw):
+        reader, writer = await asyncio.open_connection("127.0.0.1", gw.port)
+        writer.write(b"HEAD /v1/models/x HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 404 ")
+        assert b"content-length: 77\r\n" in answer
+        assert answer.endswith(b"\r\n\r\n")

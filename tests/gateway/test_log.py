@@ -150,6 +150,18 @@ async def test_refusals_are_logged_with_their_code(
         assert (line["status"], line["code"]) == (status, code)
 
 
+async def test_what_is_no_http_is_logged_and_counted(behind: Behind) -> None:
+    async with behind() as (_, gw):
+        async with gw.wire() as wire:
+            await wire.send(b"nonsense\r\n\r\n")
+            answer = (await wire.closed()).decode()
+        ident = answer.partition("x-request-id: ")[2].partition("\r\n")[0]
+        line = await gw.line(ident)
+        assert (line["status"], line["code"]) == (400, "invalid_request")
+        metrics = (await gw.ask("/metrics")).body.decode()
+        assert 'dabom_requests_total{path="refused",status="400",upstream=""} 1.0' in metrics
+
+
 async def test_faults_of_the_upstream_are_logged(behind: Behind, running_gateway: Run) -> None:
     async with behind(error_reply(422)) as (_, gw):
         await gw.ask("/chat", {"model": "qwen"}, headers=_MINE)

@@ -232,3 +232,9 @@ async def test_a_large_body_without_a_key_is_not_taken(behind: Behind) -> None:
         await wire.request("/chat", b"", headers=[("content-type", "application/json")], length=50_000_000)
         assert (await wire.rest()).status == 401
         assert not upstream.seen
+
+
+async def test_the_scheme_of_a_key_has_no_case(behind: Behind) -> None:
+    async with behind(api_key="sk-gate") as (_, gw):
+        assert (await gw.ask("/v1/models", headers=[("authorization", "bearer  sk-gate")])).status == 200
+        assert (await gw.ask("/v1/models", headers=[("authorization", "sk-gate")])).status == 401

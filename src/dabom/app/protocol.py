@@ -31,12 +31,19 @@ _LINGER_BYTES = 1024 * 1024
 _CLOSE, _CLOSE_WAIT = 7, 8  # states of Linux' TCP: reset by the client, ended by the client
 
 
-def build_protocol(clocks: Clocks, limits: Limits) -> type[asyncio.Protocol]:
-    """The protocol class for uvicorn, which makes one object of it per connection."""
+def build_protocol(
+    clocks: Clocks, limits: Limits, refused: Callable[[str, DabomError], None] = lambda _, __: None
+) -> type[asyncio.Protocol]:
+    """The protocol class for uvicorn, which makes one object of it per connection.
+
+    `refused` is told the id and the error of a request that the app never sees.
+    """
 
     class Connection(_Connection):
         head_timeout_s = clocks.header_timeout_s
         max_head_bytes = limits.max_header_bytes
+
+    Connection.refused = staticmethod(refused)
 
     return Connection
 
@@ -126,6 +133,7 @@ class _Outlet:
 class _Connection(HttpToolsProtocol):
     head_timeout_s: float
     max_head_bytes: int
+    refused: Callable[[str, DabomError], None]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -305,8 +313,9 @@ class _Connection(HttpToolsProtocol):
         body = msgspec.json.encode(error.body())
         line = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
         fields = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
-        ident = f"x-request-id: {request_id(self.headers or [])}\r\n\r\n"
-        self.transport.write((line + fields + ident).encode() + body)
+        ident = request_id(self.headers or [])
+        self.transport.write(f"{line}{fields}x-request-id: {ident}\r\n\r\n".encode() + body)
+        self.refused(ident, error)
         # what the client still sends is dropped for a moment: a close on unread bytes is a reset, which may
         # overtake the answer
         self.transport.write_eof()

@@ -63,7 +63,7 @@ class Server(uvicorn.Server):
             gateway,
             host=settings.host,
             port=settings.port,
-            http=build_protocol(clocks, limits),
+            http=build_protocol(clocks, limits, gateway.note_refusal),
             ws="none",
             lifespan="on",
             log_config=None,

@@ -84,6 +84,12 @@ class Gateway:
         for guard in tuple(self._running):
             guard.interrupt(Draining("the gateway is shutting down; ask again, or ask another one"))
 
+    def note_refusal(self, request_id: str, error: DabomError) -> None:
+        """Account for a request that was refused before it was one."""
+        record = self._accounts.open(request_id, "", "")
+        record.status, record.code = error.status, error.code
+        self._accounts.close(record, "refused")
+
     async def _live(self, receive: Receive, send: Send) -> None:
         async with AsyncExitStack() as stack:
             while True:
@@ -157,8 +163,8 @@ class Gateway:
     def _check_key(self, scope: Scope) -> None:
         if self._key is None:
             return
-        given = head.find(scope["headers"], b"authorization") or b""
-        if not hmac.compare_digest(given.removeprefix(b"Bearer ").strip(), self._key):
+        scheme, _, key = (head.find(scope["headers"], b"authorization") or b"").partition(b" ")
+        if scheme.lower() != b"bearer" or not hmac.compare_digest(key.strip(), self._key):
             raise Unauthorized(
                 "the key is missing or wrong; send Authorization: Bearer with the gateway's key"
             )

@@ -156,7 +156,7 @@ class Relay:
                 raise UpstreamBroken(f"upstream {target.name} answers with status {answer.status}")
             if exchange.started:
                 await self._continue_early(exchange, guard, target, answer)
-            elif answer.status >= 400:
+            elif answer.status >= 400 and exchange.record.method != "HEAD":
                 body = await answer.read_all(self._settings.limits.max_error_bytes, guard.touch)
                 answer.close()
                 await exchange.whole(answer.status, headers, body)
