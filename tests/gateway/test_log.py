@@ -103,6 +103,16 @@ async def test_time_in_the_queue_is_told_apart(behind: Behind) -> None:
         assert line["first_byte_ms"] < line["queue_ms"] + 500
 
 
+async def test_the_wait_of_a_request_that_got_no_permit_is_logged(behind: Behind) -> None:
+    async with behind(concurrency=1, acquire_timeout_s=0.2) as (_, gw):
+        await gw.permits.acquire(1)
+        assert (await gw.ask("/chat", {"model": "qwen"}, headers=_MINE)).status == 503
+        gw.permits.release()
+        line = await gw.line("mine")
+        assert line["code"] == "queue_timeout"
+        assert line["queue_ms"] >= 195
+
+
 async def test_each_item_of_a_batch_has_a_line_and_so_has_the_batch(behind: Behind) -> None:
     items = [{"id": n, "body": {"model": f"m{n}"}} for n in range(3)]
     async with behind() as (_, gw):

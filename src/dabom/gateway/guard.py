@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dabom.gateway.asgi import Receive
 
 T = TypeVar("T")
-_NEVER = float("inf")
+NEVER_S = float("inf")
 
 
 class Guard:
@@ -33,14 +33,14 @@ class Guard:
         self.told = False
         """The server calls `leave` when the connection is lost; nobody has to wait for that."""
         self._timer: asyncio.TimerHandle | None = None
-        self._rings_at = _NEVER
+        self._rings_at = NEVER_S
         self._started = self._loop.time()
-        self._ends_at = _NEVER
+        self._ends_at = NEVER_S
         self._total_s = 0.0
-        self._silence_s = _NEVER
+        self._silence_s = NEVER_S
         self._silent: Callable[[], DabomError] | None = None
         self._touched = self._loop.time()
-        self._pause_s = _NEVER
+        self._pause_s = NEVER_S
         self._pause_from = self._touched
         self._listening = self._paused = False
 
@@ -112,7 +112,7 @@ class Guard:
 
     def unlimit(self) -> None:
         """Stop all clocks; the client is still watched."""
-        self._ends_at = self._silence_s = self._pause_s = _NEVER
+        self._ends_at = self._silence_s = self._pause_s = NEVER_S
 
     def touch(self) -> None:
         """Something arrived, or was taken by the client."""
@@ -147,7 +147,7 @@ class Guard:
         self._timer = self._loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
-        self._timer, self._rings_at = None, _NEVER
+        self._timer, self._rings_at = None, NEVER_S
         now = self._loop.time() + _CLOCK_GRAIN_S
         if now >= self._ends_at:
             self.interrupt(TotalTimeout(f"the upstream did not finish in {self._total_s:g} s"))

@@ -101,9 +101,12 @@ class Relay:
 
     async def queue(self, exchange: Exchange, guard: Guard, target: Upstream, outgoing: Outgoing) -> None:
         """Wait for a permit, then ask."""
-        async with target.permits.hold(self._clocks.acquire_timeout_s) as permit:
+        permit = target.permits.hold(self._clocks.acquire_timeout_s)
+        try:
+            async with permit:
+                await self.ask(exchange, guard, target, outgoing)
+        finally:
             exchange.record.queue_ms = round(permit.waited_s * 1000, 2)
-            await self.ask(exchange, guard, target, outgoing)
 
     async def ask(self, exchange: Exchange, guard: Guard, target: Upstream, outgoing: Outgoing) -> None:
         """Send a request that has been received, and relay its answer. The caller holds the permit."""

@@ -29,7 +29,7 @@ HEAD_BYTES = 8192
 TAIL_BYTES = 12
 """Bytes kept of the end of a long string: the padding of base64, even when it is escaped."""
 DIGEST_BYTES = 16384
-"""Bytes of a long string that its digest covers; all of a 1.25 MB clip would cost more than relaying it."""
+"""Bytes of a long string that its digest covers; all of a clip would cost nearly as much as relaying it."""
 
 WHOLE_BYTES = 65536
 """A text up to this size is its own skeleton."""

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from dabom.errors import BodyTooLarge, ClientGone, UploadTimeout
+from dabom.gateway.guard import NEVER_S
 from dabom.gateway.scan import WHOLE_BYTES, Scanner, scan
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ FLOW_START_BYTES = 64 * 1024
 """A body that has less is received first: there is nothing to gain."""
 FLOW_WAIT_S = 0.25
 """How long in all an upload that flows on may keep its upstream waiting."""
-
-
-NEVER_S = float("inf")
 
 
 class Upload:
