@@ -49,6 +49,26 @@ class UpstreamSettings(BaseModel):
         None, ge=1, description="permits of this upstream; the general number when unset"
     )
     api_key: Key | None = Field(None, description="sent as `Authorization: Bearer`")
+    kind: UpstreamKind = Field("openai", description="what server it is")
+    model: str | None = Field(
+        None, description="the name by which the upstream knows its model; learned from it when unset"
+    )
+    family: str | None = Field(
+        None, description="model family for exact token counts; unset: costs are estimated"
+    )
+    modalities: frozenset[Modality] | None = Field(
+        None, description="what it can take besides text; unset: everything"
+    )
+    token_budget: int | None = Field(
+        None, ge=1, description="tokens in flight (prompt and answer) at a time; unset: not bounded"
+    )
+    max_model_len: int | None = Field(
+        None, ge=1, description="longest prompt and answer in tokens; learned from the upstream when unset"
+    )
+    max_pixels: int | None = Field(None, ge=1, description="the server's own limit for pictures")
+    clocks: Clocks | None = Field(None, description="its own clocks; the general ones when unset")
+    gguf: Path | None = Field(None, description="llama_cpp: a local model that the gateway itself serves")
+    mmproj: Path | None = Field(None, description="llama_cpp: the vision part of `gguf`")
 
 
 class Clocks(BaseModel):
