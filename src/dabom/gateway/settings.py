@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+
+from dabom.gateway.routing.settings import Modality, RoutingSettings
+
+UpstreamKind = Literal["vllm", "llama_cpp", "mlx", "openai", "reader"]
 
 
 def _check_key(key: SecretStr) -> SecretStr:
@@ -34,41 +39,6 @@ def _check_url(url: str) -> str:
     if "@" in parts.netloc:  # the name of an upstream is made of it, and stands in logs and metrics
         raise ValueError("the URL must not hold a user or a password; use the key of the upstream")
     return url
-
-
-class UpstreamSettings(BaseModel):
-    """One model server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    url: Annotated[str, AfterValidator(_check_url)] = Field(
-        description="OpenAI-compatible base, ends in /v1", pattern=r"^https?://[^\s?#]+$"
-    )
-    name: str = Field("", description="name in logs and metrics; host and port when empty")
-    concurrency: int | None = Field(
-        None, ge=1, description="permits of this upstream; the general number when unset"
-    )
-    api_key: Key | None = Field(None, description="sent as `Authorization: Bearer`")
-    kind: UpstreamKind = Field("openai", description="what server it is")
-    model: str | None = Field(
-        None, description="the name by which the upstream knows its model; learned from it when unset"
-    )
-    family: str | None = Field(
-        None, description="model family for exact token counts; unset: costs are estimated"
-    )
-    modalities: frozenset[Modality] | None = Field(
-        None, description="what it can take besides text; unset: everything"
-    )
-    token_budget: int | None = Field(
-        None, ge=1, description="tokens in flight (prompt and answer) at a time; unset: not bounded"
-    )
-    max_model_len: int | None = Field(
-        None, ge=1, description="longest prompt and answer in tokens; learned from the upstream when unset"
-    )
-    max_pixels: int | None = Field(None, ge=1, description="the server's own limit for pictures")
-    clocks: Clocks | None = Field(None, description="its own clocks; the general ones when unset")
-    gguf: Path | None = Field(None, description="llama_cpp: a local model that the gateway itself serves")
-    mmproj: Path | None = Field(None, description="llama_cpp: the vision part of `gguf`")
 
 
 class Clocks(BaseModel):
@@ -109,6 +79,41 @@ class Clocks(BaseModel):
         return 300 if media else 120
 
 
+class UpstreamSettings(BaseModel):
+    """One model server."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: Annotated[str, AfterValidator(_check_url)] = Field(
+        description="OpenAI-compatible base, ends in /v1", pattern=r"^https?://[^\s?#]+$"
+    )
+    name: str = Field("", description="name in logs and metrics; host and port when empty")
+    concurrency: int | None = Field(
+        None, ge=1, description="permits of this upstream; the general number when unset"
+    )
+    api_key: Key | None = Field(None, description="sent as `Authorization: Bearer`")
+    kind: UpstreamKind = Field("openai", description="what server it is")
+    model: str | None = Field(
+        None, description="the name by which the upstream knows its model; learned from it when unset"
+    )
+    family: str | None = Field(
+        None, description="model family for exact token counts; unset: costs are estimated"
+    )
+    modalities: frozenset[Modality] | None = Field(
+        None, description="what it can take besides text; unset: everything"
+    )
+    token_budget: int | None = Field(
+        None, ge=1, description="tokens in flight (prompt and answer) at a time; unset: not bounded"
+    )
+    max_model_len: int | None = Field(
+        None, ge=1, description="longest prompt and answer in tokens; learned from the upstream when unset"
+    )
+    max_pixels: int | None = Field(None, ge=1, description="the server's own limit for pictures")
+    clocks: Clocks | None = Field(None, description="its own clocks; the general ones when unset")
+    gguf: Path | None = Field(None, description="llama_cpp: a local model that the gateway itself serves")
+    mmproj: Path | None = Field(None, description="llama_cpp: the vision part of `gguf`")
+
+
 class Limits(BaseModel):
     """How large things may be."""
 
@@ -141,3 +146,4 @@ class GatewaySettings(BaseModel):
     api_key: Key | None = None
     clocks: Clocks = Clocks()
     limits: Limits = Limits()
+    routing: RoutingSettings = RoutingSettings()
