@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dabom.media.facts import MediaFacts, Source, read_facts
 from dabom.media.headers import VideoHead, picture_size, sniff, video_facts
 from dabom.media.uris import DataUri, read_data_uri
 
@@ -20,15 +21,18 @@ if TYPE_CHECKING:
 __all__ = [
     "DataUri",
     "Frame",
+    "MediaFacts",
     "Picture",
     "Sampling",
     "Sound",
+    "Source",
     "Video",
     "VideoHead",
     "open_pictures",
     "open_video",
     "picture_size",
     "read_data_uri",
+    "read_facts",
     "read_picture",
     "read_sound",
     "sniff",
