@@ -169,7 +169,8 @@ async def test_what_is_no_http_is_logged_and_counted(behind: Behind) -> None:
         line = await gw.line(ident)
         assert (line["status"], line["code"]) == (400, "invalid_request")
         metrics = (await gw.ask("/metrics")).body.decode()
-        assert 'dabom_requests_total{path="refused",status="400",upstream=""} 1.0' in metrics
+        labels = 'modality="text",path="refused",route="",status="400",upstream=""'
+        assert f"dabom_requests_total{{{labels}}} 1.0" in metrics
 
 
 async def test_faults_of_the_upstream_are_logged(behind: Behind, running_gateway: Run) -> None:
@@ -213,13 +214,14 @@ async def test_metrics_count_what_the_log_tells(behind: Behind) -> None:
         await gw.ask("/" + "unknown" * 3)
         text = (await gw.ask("/metrics")).body.decode()
         name = f"127.0.0.1:{upstream.port}"
-        assert f'dabom_requests_total{{path="/chat",status="200",upstream="{name}"}} 1.0' in text
-        assert 'dabom_errors_total{code="invalid_json"} 1.0' in text
+        labels = f'modality="image",path="/chat",route="",status="200",upstream="{name}"'
+        assert f"dabom_requests_total{{{labels}}} 1.0" in text
+        assert 'dabom_errors_total{code="invalid_json",route="",upstream=""} 1.0' in text
         assert 'dabom_media_total{kind="image"} 2.0' in text
         assert 'dabom_batch_items_total{status="200"} 1.0' in text
         assert f'dabom_permits_limit{{upstream="{name}"}} 4.0' in text
         assert f'dabom_permits_held{{upstream="{name}"}} 0.0' in text
-        assert f'dabom_first_byte_seconds_count{{upstream="{name}"}}' in text
+        assert f'dabom_first_byte_seconds_count{{modality="image",route="",upstream="{name}"}}' in text
         assert "unknown" not in text  # no client invents a label
 
 

@@ -157,8 +157,9 @@ async def test_metrics_are_prometheus_text(behind: Behind, chat: dict[str, Any])
         await gw.ask("/chat", chat)
         answer = await gw.ask("/metrics")
         assert answer.header("content-type") == "text/plain; version=0.0.4; charset=utf-8"
-        line = f'dabom_requests_total{{path="/chat",status="200",upstream="127.0.0.1:{upstream.port}"}} 1.0'
-        assert line in answer.body.decode().splitlines()
+        name = f"127.0.0.1:{upstream.port}"
+        labels = f'modality="text",path="/chat",route="",status="200",upstream="{name}"'
+        assert f"dabom_requests_total{{{labels}}} 1.0" in answer.body.decode().splitlines()
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])

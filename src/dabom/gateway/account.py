@@ -31,6 +31,8 @@ class Record(msgspec.Struct, omit_defaults=True):
     time: float = 0.0
     method: str = "POST"
     upstream: str = ""
+    route: str = ""
+    key: str = ""
     model: str | None = None
     status: int = 0
     code: str = ""
@@ -41,6 +43,11 @@ class Record(msgspec.Struct, omit_defaults=True):
     queue_ms: float = 0.0
     first_byte_ms: float | None = None
     total_ms: float = 0.0
+    predicted_tokens: int | None = None
+    """Tokens of the prompt, as the gateway counts them before it asks."""
+    prompt_tokens: int | None = None
+    answer_tokens: int | None = None
+    """Both as the upstream reports them in its `usage`; None when it tells nothing."""
     media: tuple[object, ...] = ()
 
     def note(self, facts: Facts) -> None:
@@ -127,18 +134,6 @@ class Accounts:
 
     def close(self, record: Record, path: str) -> None:
         """Write the line and count. `path` is one of the gateway's own: no client can invent a label."""
-        metrics = self.metrics
         record.total_ms = round((time.time() - record.time) * 1000, 2)
-        metrics.requests.add(path, record.upstream, str(record.status))
-        if record.code:
-            metrics.errors.add(record.code)
-        if record.upstream:
-            metrics.queue.add(record.upstream, record.queue_ms / 1000)
-            if record.first_byte_ms is not None:  # on a clock of whole milliseconds it may be 0
-                metrics.first_byte.add(record.upstream, record.first_byte_ms / 1000)
-            metrics.total.add(record.upstream, record.total_ms / 1000)
-        metrics.moved.add("in", by=record.bytes_in)
-        metrics.moved.add("out", by=record.bytes_out)
-        for part in record.media:
-            metrics.media.add(getattr(part, "kind", ""))
+        self.metrics.answered(record, path)
         self._log.write(record)

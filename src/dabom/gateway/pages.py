@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _READY = {"ready": True, "draining": False, "upstreams": {"10.0.0.7:8000": "ok"}}
-_METRICS = 'dabom_requests_total{path="/chat",status="200",upstream="10.0.0.7:8000"} 12.0\n'
+_METRICS = 'dabom_requests_total{modality="text",path="/chat",route="",status="200",upstream="gpu0"} 12.0\n'
 
 
 def _shown(example: object, kind: str = "application/json") -> dict[int | str, dict[str, Any]]:
