@@ -32,6 +32,7 @@ REMEDIES = {
     "unauthorized": "Send `Authorization: Bearer KEY` with a key that is configured.",
     "not_found": "Compare the path with `/docs`.",
     "model_not_found": "Ask `GET /v1/models` for the names that are served.",
+    "modality_not_served": "Ask for a model that takes it, or let an operator add a rule of `auto` for it.",
     "method_not_allowed": "Use the method that the `Allow` header names.",
     "upload_timeout": "Send the body without pauses; raise `upload_idle_timeout_s` for slow lines.",
     "header_timeout": "Send the whole head at once; raise `header_timeout_s` for slow lines.",

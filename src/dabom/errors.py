@@ -7,6 +7,7 @@ DabomError                        500 internal_error
 │   ├── Unauthorized              401 unauthorized
 │   ├── NotFound                  404 not_found
 │   ├── ModelNotFound             404 model_not_found
+│   ├── ModalityNotServed         400 modality_not_served
 │   ├── MethodNotAllowed          405 method_not_allowed
 │   ├── UploadTimeout             408 upload_timeout
 │   ├── HeaderTimeout             408 header_timeout
@@ -96,6 +97,12 @@ class ModelNotFound(ClientError):
     """No configured upstream serves the model that the request names."""
 
     status, code, type = 404, "model_not_found", "NotFoundError"
+
+
+class ModalityNotServed(ClientError):
+    """No model that the request may go to takes what it holds: pictures, clips, sounds or files."""
+
+    code = "modality_not_served"
 
 
 class MethodNotAllowed(ClientError):
