@@ -5,6 +5,8 @@ DabomError                        500 internal_error
 │   ├── InvalidJson               400 invalid_json
 │   ├── InvalidMedia              400 invalid_media
 │   ├── Unauthorized              401 unauthorized
+│   │   └── KeyExpired            401 key_expired
+│   ├── RouteForbidden            403 route_forbidden
 │   ├── NotFound                  404 not_found
 │   ├── ModelNotFound             404 model_not_found
 │   ├── ModalityNotServed         400 modality_not_served
@@ -24,12 +26,18 @@ DabomError                        500 internal_error
 │       ├── FirstByteTimeout      504 first_byte_timeout
 │       ├── IdleTimeout           504 idle_timeout
 │       └── TotalTimeout          504 total_timeout
+├── TooManyRequests               429 too_many_requests    this caller must wait
+│   ├── RateLimited               429 rate_limited
+│   └── KeyConcurrency            429 key_concurrency
 ├── Unavailable                   503 unavailable          try again later
 │   ├── QueueTimeout              503 queue_timeout
+│   ├── AuditUnavailable          503 audit_unavailable
 │   └── Draining                  503 draining
 ├── ClientGone                    499 client_gone          nobody is left to answer
 ├── ConfigError                   500 invalid_config       raised before anything listens
 ├── StartFailed                   500 start_failed         raised by the commands that start a gateway
+├── StoreError                    500 store_failed         a database cannot be opened, read or written
+│   └── StoreTooNew               500 store_too_new
 └── AskError                      500 ask_failed           what `dabom.client` raises for a failed request
     ├── ConnectFailed             502 connect_failed
     ├── AnswerBroken              502 answer_broken
@@ -51,6 +59,8 @@ class DabomError(Exception):
     status: int = 500
     code: str = "internal_error"
     type: ClassVar[str] = "internal_error"
+    retry_after_s: float | None = None
+    """When it makes sense to try again; sent as `Retry-After`."""
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
@@ -85,6 +95,18 @@ class Unauthorized(ClientError):
     """The key is missing or wrong."""
 
     status, code, type = 401, "unauthorized", "authentication_error"
+
+
+class KeyExpired(Unauthorized):
+    """The key was right, but its time is over."""
+
+    code = "key_expired"
+
+
+class RouteForbidden(ClientError):
+    """The key may not use the model or the route that the request asks for."""
+
+    status, code, type = 403, "route_forbidden", "permission_error"
 
 
 class NotFound(ClientError):
@@ -197,6 +219,28 @@ class TotalTimeout(UpstreamTimeout):
     """The upstream did not finish in time."""
 
 
+class TooManyRequests(DabomError):
+    """The caller has asked for more than it may have now."""
+
+    status, code, type = 429, "too_many_requests", "rate_limit_error"
+
+    def __init__(self, message: str, *, retry_after_s: float, param: str | None = None) -> None:
+        super().__init__(message, param=param)
+        self.retry_after_s = retry_after_s
+
+
+class RateLimited(TooManyRequests):
+    """The key has used up its requests or its tokens of this minute."""
+
+    code = "rate_limited"
+
+
+class KeyConcurrency(TooManyRequests):
+    """The key has as many requests at work as it may have."""
+
+    code = "key_concurrency"
+
+
 class Unavailable(DabomError):
     """The gateway cannot take the request now."""
 
@@ -207,6 +251,12 @@ class QueueTimeout(Unavailable):
     """No permit came free in time."""
 
     code = "queue_timeout"
+
+
+class AuditUnavailable(Unavailable):
+    """The audit cannot be written, and the settings say that nothing may be served without it."""
+
+    code = "audit_unavailable"
 
 
 class Draining(Unavailable):
@@ -231,6 +281,18 @@ class StartFailed(DabomError):
     """A process that Dabom started ended, or was not ready in time; its log tells why."""
 
     code = "start_failed"
+
+
+class StoreError(DabomError):
+    """A database cannot be opened, read or written. The message holds no value that was to be stored."""
+
+    code = "store_failed"
+
+
+class StoreTooNew(StoreError):
+    """A newer Dabom has changed the tables of a database; this one would misread them."""
+
+    code = "store_too_new"
 
 
 class AskError(DabomError):

@@ -124,8 +124,9 @@ class Exchange:
             (b"content-type", b"application/json"),
             (b"x-request-id", self.record.request_id.encode()),
         ]
-        if isinstance(error, Unavailable):
-            headers += head.retry_after(_RETRY_AFTER_S).items()
+        after_s = error.retry_after_s or (_RETRY_AFTER_S if isinstance(error, Unavailable) else None)
+        if after_s is not None:
+            headers += head.retry_after(after_s).items()
         if self.uploading:
             headers.append((b"connection", b"close"))
         await self.whole(error.status, headers, msgspec.json.encode(error.body()))

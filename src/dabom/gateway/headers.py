@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import ceil
 from random import getrandbits
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,7 @@ def content_length(headers: Headers) -> int | None:
 
 def retry_after(seconds: float) -> Mapping[bytes, bytes]:
     """The header that says when to come back."""
-    return {b"retry-after": str(max(1, round(seconds))).encode()}
+    return {b"retry-after": str(max(1, ceil(seconds))).encode()}
 
 
 def _named_by_connection(headers: Headers) -> set[bytes]:
