@@ -34,6 +34,7 @@ REMEDIES = {
     "route_forbidden": "Ask for a model that the message names, or have `routes` of the key extended.",
     "too_many_requests": "Wait for the seconds in `Retry-After`.",
     "rate_limited": "Wait for the seconds in `Retry-After`, or have the limits of the key raised.",
+    "queue_full": "Try again after `Retry-After`: it is the time in which the line drains.",
     "key_concurrency": "Wait until an answer of yours is whole, or have `concurrency` of the key raised.",
     "not_found": "Compare the path with `/docs`.",
     "model_not_found": "Ask `GET /v1/models` for the names that are served.",
@@ -41,6 +42,8 @@ REMEDIES = {
     "method_not_allowed": "Use the method that the `Allow` header names.",
     "upload_timeout": "Send the body without pauses; raise `upload_idle_timeout_s` for slow lines.",
     "header_timeout": "Send the whole head at once; raise `header_timeout_s` for slow lines.",
+    "prompt_too_long": "Do what the message says: a shorter or smaller clip, smaller pictures, less text, or a "
+    "lower `max_tokens`.",
     "body_too_large": "Send a smaller clip or picture, or raise `max_body_bytes`.",
     "batch_too_large": "Split the batch, or send it as `application/x-ndjson`, which has no limit in all.",
     "too_many_items": "Split the batch, send it as `application/x-ndjson`, or raise `MAX_BATCH_ITEMS`.",

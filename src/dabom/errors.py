@@ -13,6 +13,7 @@ DabomError                        500 internal_error
 │   ├── MethodNotAllowed          405 method_not_allowed
 │   ├── UploadTimeout             408 upload_timeout
 │   ├── HeaderTimeout             408 header_timeout
+│   ├── PromptTooLong             400 prompt_too_long
 │   ├── BodyTooLarge              413 body_too_large
 │   ├── BatchTooLarge             413 batch_too_large
 │   ├── TooManyItems              413 too_many_items
@@ -28,7 +29,8 @@ DabomError                        500 internal_error
 │       └── TotalTimeout          504 total_timeout
 ├── TooManyRequests               429 too_many_requests    this caller must wait
 │   ├── RateLimited               429 rate_limited
-│   └── KeyConcurrency            429 key_concurrency
+│   ├── KeyConcurrency            429 key_concurrency
+│   └── QueueFull                 429 queue_full
 ├── Unavailable                   503 unavailable          try again later
 │   ├── QueueTimeout              503 queue_timeout
 │   ├── AuditUnavailable          503 audit_unavailable
@@ -145,6 +147,17 @@ class HeaderTimeout(ClientError):
     status, code = 408, "header_timeout"
 
 
+class PromptTooLong(ClientError):
+    """Prompt and answer have more tokens than the model or the token budget of its upstream takes."""
+
+    code = "prompt_too_long"
+
+    def __init__(self, message: str, *, needed: int, limit: int) -> None:
+        super().__init__(message, param="messages")
+        self.needed = needed
+        self.limit = limit
+
+
 class BodyTooLarge(ClientError):
     """A request, or one item of a batch, has more bytes than the limit."""
 
@@ -239,6 +252,12 @@ class KeyConcurrency(TooManyRequests):
     """The key has as many requests at work as it may have."""
 
     code = "key_concurrency"
+
+
+class QueueFull(TooManyRequests):
+    """As many requests wait for a permit as may wait."""
+
+    code = "queue_full"
 
 
 class Unavailable(DabomError):
