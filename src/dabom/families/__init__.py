@@ -9,9 +9,11 @@ import re
 
 from dabom.families.facts import Cost, Edges, Kind, Options, Refusal, Step, VideoFacts
 from dabom.families.family import Family
+from dabom.families.files import read_files
 from dabom.families.limits import QWEN2_VL, QWEN3_OMNI, QWEN3_VL, QWEN25_OMNI, Limits
 from dabom.families.options import read_options
 from dabom.families.resize import Size, patch14_tokens, picture_size
+from dabom.families.sound import QWEN3, QWEN25
 from dabom.families.words import sentence
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "find",
     "patch14_tokens",
     "picture_size",
+    "read_files",
     "read_options",
     "sentence",
 ]
@@ -39,8 +42,8 @@ FAMILIES = {
         Family("qwen2-vl", QWEN2_VL),
         Family("qwen2.5-vl", QWEN2_VL),
         Family("qwen3-vl", QWEN3_VL, whole_clip=True),
-        Family("qwen2.5-omni", QWEN25_OMNI, hears=True),
-        Family("qwen3-omni", QWEN3_OMNI, hears=True),
+        Family("qwen2.5-omni", QWEN25_OMNI, hearing=QWEN25),
+        Family("qwen3-omni", QWEN3_OMNI, hearing=QWEN3),
     )
 }
 """Every family with the limits of its shipped checkpoints."""

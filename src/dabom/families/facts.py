@@ -50,9 +50,13 @@ class Edges:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a request may say about its media: `mm_processor_kwargs` and `media_io_kwargs` of vLLM."""
+    """What a request may say about its media: `mm_processor_kwargs` and `media_io_kwargs` of vLLM.
+
+    `fps` is the loader's, `processor_fps` the processor's, which counts only where Qwen3-VL samples again.
+    """
 
     fps: float | None = None
+    processor_fps: float | None = None
     image: Edges = field(default_factory=Edges)
     video: Edges = field(default_factory=Edges)
     use_audio_in_video: bool = False

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+MAX_PIXELS = 178_956_970
+"""Of a picture or a frame: vLLM's VLLM_MAX_IMAGE_PIXELS."""
+MAX_SOUND_S = 600
+"""Of a sound: vLLM's VLLM_MAX_AUDIO_DECODE_DURATION_S."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -43,37 +48,52 @@ QWEN3_OMNI = Limits(16, 2, _QWEN2_IMAGE, (131_072, 786_432), _QWEN2_IMAGE)
 _QWEN3_VIDEO = (4_096, 25_165_824)
 QWEN3_VL = Limits(16, 2, (65_536, 16_777_216), _QWEN3_VIDEO, _QWEN3_VIDEO, (2.0, 4, 768))
 
+_CLASS_IMAGE = (3_136, 1_003_520)
+_CLASS_VIDEO = {False: (100_352, 602_112), True: (131_072, 786_432)}
+"""What transformers takes for an edge that a file leaves out; by `whole_clip`."""
 
-def from_files(
-    shipped: Limits, image: Mapping[str, Any], video: Mapping[str, Any] | None, *, fixed_video: bool
-) -> Limits:
+
+def from_files(shipped: Limits, image: Mapping[str, Any], video: Mapping[str, Any] | None) -> Limits:
     """`shipped` with what a checkpoint's preprocessor_config.json and video_preprocessor_config.json say.
 
-    `video` is None when there is no such file: vLLM then takes the clip's limits from `image`. `fixed_video`
-    is the Omni families' rule: the clip's limits hold until a request sets an edge.
+    `video` is None when there is no such file: vLLM then takes the clip's limits from `image`. The Omni
+    families keep their own for clips until a request sets an edge. An edge that a file leaves out is the
+    default of the class in transformers, as it is on the server.
+    Raises ValueError when a number is none.
     """
     own = image if video is None else video
-    asked = _edges(own, shipped.video_asked)
+    whole_clip = shipped.again is not None
+    asked = _edges(own, _CLASS_VIDEO[whole_clip])
     again = shipped.again
     if again is not None:
-        again = (
-            float(own.get("fps") or again[0]),
-            int(own.get("min_frames") or again[1]),
-            int(own.get("max_frames") or again[2]),
-        )
+        fps, least, most = (_number(own, key, old) for key, old in zip(_SAMPLING, again, strict=True))
+        again = (fps, int(least), int(most))
     return replace(
         shipped,
-        patch=int(image.get("patch_size") or shipped.patch),
-        merge=int(image.get("merge_size") or shipped.merge),
-        image=_edges(image, shipped.image),
-        video=shipped.video if fixed_video else asked,
+        patch=int(_number(image, "patch_size", shipped.patch)),
+        merge=int(_number(image, "merge_size", shipped.merge)),
+        image=_edges(image, _CLASS_IMAGE),
+        video=asked if shipped.video == shipped.video_asked else shipped.video,
         video_asked=asked,
         again=again,
     )
 
 
-def _edges(file: Mapping[str, Any], shipped: tuple[int, int]) -> tuple[int, int]:
-    size = file.get("size") or {}
-    least = file.get("min_pixels") or size.get("shortest_edge") or size.get("min_pixels") or shipped[0]
-    most = file.get("max_pixels") or size.get("longest_edge") or size.get("max_pixels") or shipped[1]
+_SAMPLING = ("fps", "min_frames", "max_frames")
+
+
+def _edges(file: Mapping[str, Any], default: tuple[int, int]) -> tuple[int, int]:
+    size = file.get("size")
+    named = size if isinstance(size, dict) else {}
+    least = _number(file, "min_pixels", _number(named, "shortest_edge", default[0]))
+    most = _number(file, "max_pixels", _number(named, "longest_edge", default[1]))
     return int(least), int(most)
+
+
+def _number(file: Mapping[str, Any], key: str, default: float) -> float:
+    value = file.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise ValueError(f"{key} is {value!r}; a number above 0 is needed")
+    return value

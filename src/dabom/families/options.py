@@ -21,6 +21,7 @@ def read_options(processor: Mapping[str, Any] | None, loader: Mapping[str, Any] 
     fps = _number(video.get("fps")) if isinstance(video, dict) else None
     return Options(
         fps=fps,
+        processor_fps=_number(_inner(kwargs, "videos_kwargs").get("fps")) or _number(kwargs.get("fps")),
         image=_scoped(kwargs, "images_kwargs"),
         video=_scoped(kwargs, "videos_kwargs"),
         use_audio_in_video=kwargs.get("use_audio_in_video") is True,
@@ -28,9 +29,13 @@ def read_options(processor: Mapping[str, Any] | None, loader: Mapping[str, Any] 
 
 
 def _scoped(kwargs: Mapping[str, Any], scope: str) -> Edges:
-    inner = kwargs.get(scope)
-    own = _edges(inner) if isinstance(inner, dict) else Edges()
+    own = _edges(_inner(kwargs, scope))
     return own if own.given else _edges(kwargs)
+
+
+def _inner(kwargs: Mapping[str, Any], scope: str) -> Mapping[str, Any]:
+    inner = kwargs.get(scope)
+    return inner if isinstance(inner, dict) else {}
 
 
 def _edges(kwargs: Mapping[str, Any]) -> Edges:

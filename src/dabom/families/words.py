@@ -16,11 +16,11 @@ SENTENCES = {
         "{width}x{height} → {wide}x{high}: {factor}의 배수, {least:,}~{most:,}픽셀",
     ),
     "frame": (
-        "each frame of {width}x{height} to {wide}x{high}: multiples of {factor}, {least:,} to {most:,} pixels",
+        "each frame {width}x{height} to {wide}x{high}: multiples of {factor}, {least:,} to {most:,} pixels",
         "프레임마다 {width}x{height} → {wide}x{high}: {factor}의 배수, {least:,}~{most:,}픽셀",
     ),
     "clip": (
-        "frames of {width}x{height} to {wide}x{high}: multiples of {factor}, {least:,} to {most:,} pixels in all",
+        "frames {width}x{height} to {wide}x{high}: multiples of {factor}, {least:,} to {most:,} in all",
         "프레임 {width}x{height} → {wide}x{high}: {factor}의 배수, 영상 전체에서 {least:,}~{most:,}픽셀",
     ),
     "grid": ("{across} x {down} = {tokens:,} tokens", "{across} x {down} = {tokens:,}토큰"),
@@ -56,6 +56,10 @@ SENTENCES = {
         "the picture is {width}x{height}; each side needs at least one pixel",
         "그림이 {width}x{height}입니다. 각 변은 1픽셀 이상이어야 합니다",
     ),
+    "too_many_pixels": (
+        "{pixels:,} pixels; the server takes {most:,}: scale the picture down",
+        "{pixels:,}픽셀입니다. 서버는 {most:,}픽셀까지 받습니다. 줄여서 보내세요",
+    ),
     "too_long": (
         "the long side is {ratio:.1f} times the short one; at most {most} is accepted: crop or cut it",
         "긴 변이 짧은 변의 {ratio:.1f}배입니다. {most}배까지 받습니다. 잘라서 보내세요",
@@ -75,6 +79,10 @@ SENTENCES = {
     "no_sound": (
         "{family} takes no sound; use an Omni model",
         "{family}은 소리를 받지 않습니다. Omni 모델을 쓰세요",
+    ),
+    "sound_too_long": (
+        "the sound lasts {seconds:.1f} s; the server takes {most} s: cut it",
+        "소리가 {seconds:.1f}초입니다. 서버는 {most}초까지 받습니다. 잘라서 보내세요",
     ),
     "sound_too_short": (
         "the sound has {samples} samples at 16 kHz; at least {least} are needed",
