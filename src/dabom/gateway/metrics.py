@@ -53,6 +53,10 @@ class Pool(Protocol):
     def waiting(self) -> int: ...
     @property
     def limit(self) -> int: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def budget(self) -> int | None: ...
 
 
 class _Requests:
@@ -206,6 +210,10 @@ class Metrics(_Requests, _Events, _States, Collector):
         self.permits_held.watch(upstream, read=lambda: permits.held)
         self.permits_waiting.watch(upstream, read=lambda: permits.waiting)
         self.permits_limit.watch(upstream, read=lambda: permits.limit)
+        self.tokens_in_flight.watch(upstream, read=lambda: permits.tokens)
+        if permits.budget is not None:
+            budget = permits.budget
+            self.token_budget.watch(upstream, read=lambda: budget)
 
     def forget(self, upstream: str) -> None:
         """Show nothing any more of an upstream that is gone; what has been counted of it stays."""
