@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
+from dabom.gateway.admission.settings import AdmissionSettings
 from dabom.gateway.routing.settings import Modality, RoutingSettings
 
 UpstreamKind = Literal["vllm", "llama_cpp", "mlx", "openai", "reader"]
@@ -147,3 +148,4 @@ class GatewaySettings(BaseModel):
     clocks: Clocks = Clocks()
     limits: Limits = Limits()
     routing: RoutingSettings = RoutingSettings()
+    admission: AdmissionSettings = AdmissionSettings()
