@@ -42,8 +42,8 @@ REMEDIES = {
     "method_not_allowed": "Use the method that the `Allow` header names.",
     "upload_timeout": "Send the body without pauses; raise `upload_idle_timeout_s` for slow lines.",
     "header_timeout": "Send the whole head at once; raise `header_timeout_s` for slow lines.",
-    "prompt_too_long": "Do what the message says: a shorter or smaller clip, smaller pictures, less text, or a "
-    "lower `max_tokens`.",
+    "prompt_too_long": "Do what the message says: a shorter or smaller clip, smaller pictures, less text, or "
+    "a lower `max_tokens`.",
     "body_too_large": "Send a smaller clip or picture, or raise `max_body_bytes`.",
     "batch_too_large": "Split the batch, or send it as `application/x-ndjson`, which has no limit in all.",
     "too_many_items": "Split the batch, send it as `application/x-ndjson`, or raise `MAX_BATCH_ITEMS`.",

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dabom.errors import DabomError, ModelNotFound, UpstreamBroken, UpstreamUnreachable
-from dabom.gateway.permits import Permits
+from dabom.gateway.admission import Permits
 from dabom.gateway.upstream import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dabom.gateway.metrics import Metrics
-    from dabom.gateway.settings import GatewaySettings
+    from dabom.gateway.settings import GatewaySettings, UpstreamSettings
 
 _ASK_TIMEOUT_S = 3.0
 _MAX_LIST_BYTES = 4 * 2**20
@@ -46,12 +46,15 @@ class Fleet:
     async def __aenter__(self) -> Fleet:
         connect_s = self._settings.clocks.connect_timeout_s
         self.upstreams = tuple(
-            Upstream(one, Permits(one.concurrency or self._settings.concurrency), connect_s)
-            for one in self._settings.upstreams
+            Upstream(one, self._permits(one), connect_s) for one in self._settings.upstreams
         )
         for upstream in self.upstreams:
             self._metrics.show_permits(upstream.name, upstream.permits)
         return self
+
+    def _permits(self, one: UpstreamSettings) -> Permits:
+        concurrency = one.concurrency or self._settings.concurrency
+        return Permits(concurrency, one.token_budget, self._settings.admission)
 
     async def __aexit__(self, *_: object) -> None:
         for upstream in self.upstreams:

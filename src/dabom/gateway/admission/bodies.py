@@ -27,13 +27,13 @@ class Bodies(Permits):
 
     def _late(self, wait_s: float, claim: Claim) -> DabomError:
         return QueueTimeout(
-            f"no room for a body of {claim.tokens:,} bytes came free in {wait_s:g} s; the gateway holds at most "
-            f"{self.budget:,} bytes at a time; try again later"
+            f"no room for a body of {claim.tokens:,} bytes came free in {wait_s:g} s; the gateway holds at "
+            f"most {self.budget:,} bytes at a time; try again later"
         )
 
     def _full(self, claim: Claim, now: float) -> DabomError:
         return QueueFull(
-            f"{self.line.max_queue:,} bodies wait already to be received, which is the limit; the gateway holds "
-            f"at most {self.budget:,} bytes at a time; try again later",
+            f"{self.line.max_queue:,} bodies wait already to be received, which is the limit; the gateway "
+            f"holds at most {self.budget:,} bytes at a time; try again later",
             retry_after_s=self.retry_s(now),
         )

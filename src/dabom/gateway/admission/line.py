@@ -3,14 +3,14 @@
 A grant takes one permit and the tokens of its claim. The rules, in the order in which they decide:
 
 1. Neither the permits nor the token budget are ever exceeded.
-2. Realtime goes before normal, normal before batch. A lower priority *ages*: when it was last served `aging_s`
-   ago and has been passed by `PASSES` grants since, the next grant is its own.
+2. Realtime goes before normal, normal before batch. A lower priority *ages*: when it was last served
+   `aging_s` ago and has been passed by `PASSES` grants since, the next grant is its own.
 3. Within a priority the keys share by tokens (start-time fair queueing, Goyal 1996): each request starts when
    the one before it of the same key would end, if its key had the target for itself. One key alone is served
    in the order of arrival.
 4. What is first but does not fit yet may be passed by others of as many tokens as the budget has. Then nobody
-   passes it: what runs ends, and it gets its room. So small requests do not starve a large one, and a large one
-   does not leave the target idle.
+   passes it: what runs ends, and it gets its room. So small requests do not starve a large one, and a large
+   one does not leave the target idle.
 """
 
 from __future__ import annotations

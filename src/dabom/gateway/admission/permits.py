@@ -74,17 +74,17 @@ class Permits:
 
         Raises `QueueFull` when too many wait, `QueueTimeout` when none comes free in `wait_s`.
         """
-        return Permit(self, wait_s, self._within(claim))
+        return Permit(self, wait_s, self.within(claim))
 
     async def acquire(self, wait_s: float, claim: Claim = SMALLEST) -> None:
         """Take a permit; the caller must `release` it with the same claim."""
-        claim = self._within(claim)
+        claim = self.within(claim)
         if not self.line.take(claim):
             await self.stand(wait_s, claim)
 
     def release(self, claim: Claim = SMALLEST) -> None:
         """Give a permit back."""
-        claim = self._within(claim)
+        claim = self.within(claim)
         if not self.line.waiting:
             self.line.give_back(claim)
             return
@@ -119,8 +119,8 @@ class Permits:
             self._pass_on(self._clock())
         return done
 
-    def _within(self, claim: Claim) -> Claim:
-        """An estimate that is larger than the whole budget goes alone."""
+    def within(self, claim: Claim) -> Claim:
+        """The claim as it is held: an estimate that is larger than the whole budget goes alone."""
         budget = self.line.budget
         return claim if budget is None or claim.tokens <= budget else claim._replace(tokens=budget)
 
@@ -188,6 +188,7 @@ class Permit:
 
     def claims(self, other: Claim) -> bool:
         """From now on hold `other`, when that needs no waiting and passes nobody; else nothing changes."""
+        other = self._permits.within(other)
         if not self._permits.swap(self.claim, other):
             return False
         self.claim = other

@@ -16,7 +16,7 @@ class AdmissionSettings(BaseModel):
     aging_s: float = Field(
         10,
         gt=0,
-        description="a lower priority that was served last so long ago, and passed meanwhile, gets one permit",
+        description="a lower priority that was not served for so long, and was passed meanwhile, is next",
     )
     max_bytes_in_flight: int = Field(
         2**30, ge=1024, description="bodies that are being received or held, of all requests; others wait"
