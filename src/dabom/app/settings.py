@@ -1,19 +1,21 @@
-"""All settings in one value: from the environment, a `.env` and a YAML file; the first with a name wins."""
+"""All settings in one value, composed of those of the packages; `dabom.app.config` reads them."""
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-import yaml
-from pydantic import AliasChoices, Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from dabom.errors import ConfigError
-from dabom.gateway import Clocks, GatewaySettings, Key, Limits, UpstreamSettings
+from dabom.app.names import Names
+from dabom.gateway import AuditSettings, Clocks, GatewaySettings, Key, Limits, UpstreamSettings
+from dabom.gateway.keys import KeyList
+from dabom.gateway.routing.settings import AutoRule, RouteSettings, RoutingSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def _seed(name: str, field: str) -> AliasChoices:
@@ -71,110 +73,102 @@ class Settings(BaseSettings, Clocks, Limits):
         description="items of a JSON batch",
     )
     api_key: Key | None = Field(None, description="key that clients must send as `Authorization: Bearer`")
+    admin_key: Key | None = Field(
+        None, description="key for `/admin/...` and the pages; without it there is no such path"
+    )
+    keys: KeyList = Field((), description="several keys of clients, each with its limits; see [keys](keys.md)")
     forward_authorization: bool = Field(
         False, description="pass the client's `Authorization` on to the upstream"
     )
     early_stream: bool = Field(
         False, description="open streams at once and keep them alive while they wait; errors are then events"
     )
+    models: dict[str, str] = Field(
+        default_factory=dict, description="public names: a route, an upstream or another model for each"
+    )
+    routes: dict[str, RouteSettings] = Field(
+        default_factory=dict, description="ordered targets by name; the next is for when one fails"
+    )
+    auto: tuple[AutoRule, ...] = Field((), description="where `auto`, `auto-fast`, ... go, by what they hold")
+    default_route: str | None = Field(None, description="where unknown model names go; unset: 404")
+    affinity_margin_tokens: int = Field(
+        RoutingSettings.model_fields["affinity_margin_tokens"].default,
+        ge=0,
+        description=RoutingSettings.model_fields["affinity_margin_tokens"].description,
+    )
+    audit: AuditSettings = Field(
+        AuditSettings(), description="a record of each request; see [audit](audit.md)"
+    )
     log_file: Path | None = Field(None, description="file for the request log; standard error when unset")
     whisper_model: Path | None = Field(None, description="folder of a local Whisper model for the reader")
 
-    def gateway(self, *more: UpstreamSettings) -> GatewaySettings:
-        """The gateway's part, with upstreams that have been started meanwhile."""
-        given = [*self.upstreams, *more]
-        if self.base_url is not None:
-            given.insert(0, UpstreamSettings(url=self.base_url, api_key=self.upstream_api_key))
+    def gateway(self, *more: UpstreamSettings, urls: Mapping[str, str] | None = None) -> GatewaySettings:
+        """The gateway's part, with upstreams that have been started meanwhile.
+
+        `urls` are the addresses of those that serve a GGUF of this machine, by `gguf_name`.
+        """
+        clocks = Clocks(**{name: getattr(self, name) for name in Clocks.model_fields})
+        given = [self._complete(one, clocks, urls or {}) for one in (*self.every_upstream, *more)]
         return GatewaySettings(
             upstreams=tuple(given),
             concurrency=self.concurrency,
             early_stream=self.early_stream,
             forward_authorization=self.forward_authorization,
             api_key=self.api_key,
-            clocks=Clocks(**{name: getattr(self, name) for name in Clocks.model_fields}),
+            admin_key=self.admin_key,
+            keys=self.keys,
+            clocks=clocks,
             limits=Limits(**{name: getattr(self, name) for name in Limits.model_fields}),
+            routing=self.names(*given).resolve(),
+            audit=self.audit,
         )
+
+    @property
+    def every_upstream(self) -> tuple[UpstreamSettings, ...]:
+        """Those that are configured, in either way. Raises `ValidationError` for a wrong `base_url`."""
+        if self.base_url is None:
+            return self.upstreams
+        return (UpstreamSettings(url=self.base_url, api_key=self.upstream_api_key), *self.upstreams)
+
+    def names(self, *upstreams: UpstreamSettings) -> Names:
+        """What the names in models, routes and rules stand for."""
+        routing = {name: getattr(self, name) for name in RoutingSettings.model_fields}
+        return Names(upstreams, RoutingSettings(**routing))
 
     @property
     def needs_reader(self) -> bool:
         """Whether no upstream is configured."""
         return self.base_url is None and not self.upstreams
 
-
-def load_settings(file: Path | None = None, **given: Any) -> Settings:
-    """Settings from the environment, `file`, and `given`, which wins over both. Raises `ConfigError`."""
-    values = {} if file is None else _read_file(file)
-    try:
-        known = {name: value for name, value in given.items() if value is not None}
-        settings = Settings(**_outside_environment(values) | known)
-        settings.gateway()
-    except ValidationError as error:
-        raise ConfigError("; ".join(_explain(flaw) for flaw in error.errors(include_input=False))) from None
-    except UnicodeDecodeError:
-        raise ConfigError(".env cannot be read: it is not UTF-8") from None
-    except SettingsError as error:  # a list or a table in the environment is JSON
-        raise ConfigError(f"{error}; it must be JSON") from None
-    _check_exposure(settings)
-    _check_names(settings)
-    return settings
+    @staticmethod
+    def _complete(one: UpstreamSettings, clocks: Clocks, urls: Mapping[str, str]) -> UpstreamSettings:
+        """An upstream as the gateway needs it: with an address, and with all clocks if it has any."""
+        changes: dict[str, object] = {}
+        if one.clocks is not None:
+            named = {name: getattr(one.clocks, name) for name in one.clocks.model_fields_set}
+            changes["clocks"] = clocks.model_copy(update=named)
+        if one.gguf is not None:
+            name = gguf_name(one)
+            changes |= {"name": name, "url": urls.get(name, one.url)}
+        return one.model_copy(update=changes) if changes else one
 
 
-def _outside_environment(values: dict[str, Any]) -> dict[str, Any]:
-    """What the file says and the environment does not."""
-    from_environment = Settings().model_fields_set
-    return {name: value for name, value in values.items() if name not in from_environment}
+def gguf_name(one: UpstreamSettings) -> str:
+    """The name of an upstream that serves a GGUF: its own, or that of the file."""
+    return one.name or (one.gguf.stem if one.gguf is not None else "")
 
 
-def _read_file(file: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{file} cannot be read: it is not UTF-8") from None
-    except RecursionError:
-        raise ConfigError(f"{file} is nested too deeply") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{file} is not YAML: {_explain_yaml(error)}") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{file} must hold names and values, such as `concurrency: 4`")
-    for name in values:
-        if name not in Settings.model_fields:
-            near = difflib.get_close_matches(str(name), Settings.model_fields, n=1)
-            hint = f"; did you mean {near[0]}?" if near else "; docs/settings.md lists all names"
-            raise ConfigError(f"{file}: there is no setting {name}{hint}")
-    return values
-
-
-def _explain_yaml(error: yaml.YAMLError) -> str:
-    """Line and reason. PyYAML's own text quotes the line, and so the key that may stand in it."""
-    mark, reason = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    return f"line {mark.line + 1}: {reason}" if mark is not None else str(reason or "unreadable characters")
-
-
-def _explain(flaw: Any) -> str:
-    place = ".".join(str(step) for step in flaw["loc"])
-    if flaw["type"] == "string_pattern_mismatch":  # the only pattern is that of an upstream's address
-        return f"{'VLLM_BASE_URL' if place == 'url' else place} is no address such as http://HOST:PORT/v1"
-    return f"{place}: {flaw['msg'].removeprefix('Value error, ')}"
-
-
-def _check_exposure(settings: Settings) -> None:
-    if settings.api_key is not None or settings.host == "localhost":
-        return
+def exposure(settings: Settings) -> str | None:
+    """What is wrong when others can reach the gateway and it asks for no key."""
+    if settings.api_key is not None or settings.keys or settings.host == "localhost":
+        return None
     try:
         loopback = ipaddress.ip_address(settings.host).is_loopback
     except ValueError:
         loopback = False
-    if not loopback:
-        raise ConfigError(
-            f"host is {settings.host}, which others can reach, and there is no key; "
-            "set DABOM_API_KEY, or listen on 127.0.0.1"
-        )
-
-
-def _check_names(settings: Settings) -> None:
-    names = [one.name or urlsplit(one.url).netloc for one in settings.gateway().upstreams]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise ConfigError(f"two upstreams are called {', '.join(sorted(twice))}; give each a name of its own")
+    if loopback:
+        return None
+    return (
+        f"host is {settings.host}, which others can reach, and there is no key; "
+        "set DABOM_API_KEY or `keys`, or listen on 127.0.0.1"
+    )

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from dabom.gateway.admission.settings import AdmissionSettings
+from dabom.gateway.audit import AuditSettings
+from dabom.gateway.keys import KeyList
 from dabom.gateway.routing.settings import Modality, RoutingSettings
 
 UpstreamKind = Literal["vllm", "llama_cpp", "mlx", "openai", "reader"]
@@ -45,7 +47,7 @@ def _check_url(url: str) -> str:
 class Clocks(BaseModel):
     """How long each phase of a request may take."""
 
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, extra="forbid")
 
     acquire_timeout_s: float = Field(300, gt=0, description="longest wait for a permit")
     connect_timeout_s: float = Field(5, gt=0, description="connection to the upstream")
@@ -86,7 +88,9 @@ class UpstreamSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: Annotated[str, AfterValidator(_check_url)] = Field(
-        description="OpenAI-compatible base, ends in /v1", pattern=r"^https?://[^\s?#]+$"
+        "",
+        description="OpenAI-compatible base, ends in /v1; left out with `gguf`",
+        pattern=r"^https?://[^\s?#]+$",
     )
     name: str = Field("", description="name in logs and metrics; host and port when empty")
     concurrency: int | None = Field(
@@ -110,9 +114,22 @@ class UpstreamSettings(BaseModel):
         None, ge=1, description="longest prompt and answer in tokens; learned from the upstream when unset"
     )
     max_pixels: int | None = Field(None, ge=1, description="the server's own limit for pictures")
-    clocks: Clocks | None = Field(None, description="its own clocks; the general ones when unset")
+    clocks: Clocks | None = Field(
+        None, description="its own clocks; those that are not named keep the general value"
+    )
     gguf: Path | None = Field(None, description="llama_cpp: a local model that the gateway itself serves")
     mmproj: Path | None = Field(None, description="llama_cpp: the vision part of `gguf`")
+
+    @model_validator(mode="after")
+    def _check_place(self) -> UpstreamSettings:
+        """A server has an address, or a model that the gateway itself serves."""
+        if self.gguf is None and not self.url:
+            raise ValueError("an upstream needs a url, such as http://HOST:PORT/v1")
+        if self.gguf is not None and self.kind != "llama_cpp":
+            raise ValueError(f"gguf is served by kind llama_cpp, not by {self.kind}")
+        if self.mmproj is not None and self.gguf is None:
+            raise ValueError("mmproj is the vision part of a gguf; name that too")
+        return self
 
 
 class Limits(BaseModel):
@@ -145,7 +162,10 @@ class GatewaySettings(BaseModel):
     early_stream: bool = False
     forward_authorization: bool = False
     api_key: Key | None = None
+    admin_key: Key | None = None
+    keys: KeyList = ()
     clocks: Clocks = Clocks()
     limits: Limits = Limits()
     routing: RoutingSettings = RoutingSettings()
+    audit: AuditSettings = AuditSettings()
     admission: AdmissionSettings = AdmissionSettings()

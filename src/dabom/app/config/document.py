@@ -1,0 +1,155 @@
+"""A YAML file as values, with the line of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from dabom.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Place = tuple[str | int, ...]
+"""Where a value stands: names of mappings and numbers of lists, from the outside in."""
+_MOST_VALUES = 100_000
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """What is wrong, and on which line of the file; no line: it is not the file's."""
+
+    message: str
+    line: int | None = None
+
+    def told(self, file: Path | None) -> str:
+        """One line for people."""
+        return self.message if self.line is None else f"{file}, line {self.line}: {self.message}"
+
+
+@dataclass
+class Document:
+    """The values of a file, the line of each, and what is wrong with the file itself."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    lines: dict[Place, int] = field(default_factory=dict)
+    flaws: list[Flaw] = field(default_factory=list)
+
+    def line(self, place: Place) -> int | None:
+        """The line of a value, or of the nearest thing around it."""
+        for end in range(len(place), 0, -1):
+            if place[:end] in self.lines:
+                return self.lines[place[:end]]
+        return None
+
+    def fault(self, place: Place, message: str) -> None:
+        """Note what is wrong with the value at a place."""
+        self.flaws.append(Flaw(message, self.line(place)))
+
+    def move(self, old: Place, new: Place) -> None:
+        """Let the lines of what stood at `old`, and inside it, be found at `new`."""
+        moved = {new + at[len(old) :]: line for at, line in self.lines.items() if at[: len(old)] == old}
+        self.lines |= moved
+
+
+def read_document(file: Path) -> Document:
+    """The file's values. Raises `ConfigError` when it cannot be read or is not YAML."""
+    try:
+        return _Builder(file.read_text(encoding="utf-8")).build()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file} cannot be read: it is not UTF-8") from None
+    except RecursionError:
+        raise ConfigError(f"{file} is nested too deeply") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file} is not YAML: {_explain(error)}") from None
+    except _NotNamesError as error:
+        line = f", line {error.line}" if error.line else ""
+        raise ConfigError(f"{file}{line} must hold names and values, such as `concurrency: 4`") from None
+
+
+def _explain(error: yaml.YAMLError) -> str:
+    """Line and reason. PyYAML's own text quotes the line, and so the key that may stand in it."""
+    mark, reason = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    return f"line {mark.line + 1}: {reason}" if mark is not None else str(reason or "unreadable characters")
+
+
+class _NotNamesError(Exception):
+    def __init__(self, line: int | None) -> None:
+        self.line = line
+
+
+class _Builder:
+    """Walks the nodes of a document, which know their lines, where PyYAML's own constructor forgets them."""
+
+    def __init__(self, text: str) -> None:
+        self._loader = yaml.SafeLoader(text)
+        self._made = Document()
+        self._merged: set[int] = set()
+        self._count = 0
+
+    def build(self) -> Document:
+        try:
+            node = self._loader.get_single_node()
+            if node is None:
+                return self._made
+            if not isinstance(node, yaml.MappingNode):
+                empty = isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+                if empty:
+                    return self._made
+                raise _NotNamesError(_line(node))
+            self._made.values = self._mapping(node, ())
+            return self._made
+        finally:
+            self._loader.dispose()
+
+    def _value(self, node: yaml.Node, place: Place) -> Any:
+        self._count += 1
+        if self._count > _MOST_VALUES:  # aliases of aliases grow without end
+            raise yaml.MarkedYAMLError(
+                problem=f"the file holds more than {_MOST_VALUES:,} values", problem_mark=node.start_mark
+            )
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, place)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._item(one, (*place, number)) for number, one in enumerate(node.value)]
+        try:
+            return self._loader.construct_object(node)
+        except ValueError:  # of a date that no calendar has, or of a number with thousands of digits
+            return node.value
+
+    def _item(self, node: yaml.Node, place: Place) -> Any:
+        self._made.lines[place] = _line(node)
+        return self._value(node, place)
+
+    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+        if id(node) not in self._merged:
+            self._find_twins(node)
+            self._loader.flatten_mapping(node)
+            self._merged.add(id(node))
+        values: dict[str, Any] = {}
+        for name, one in node.value:
+            if not isinstance(name, yaml.ScalarNode):
+                self._made.flaws.append(Flaw("a name must be one word, not a list or a table", _line(name)))
+                continue
+            key = str(name.value)
+            self._made.lines[(*place, key)] = _line(name)
+            values[key] = self._value(one, (*place, key))
+        return values
+
+    def _find_twins(self, node: yaml.MappingNode) -> None:
+        first: dict[str, int] = {}
+        for name, _ in node.value:
+            if isinstance(name, yaml.ScalarNode) and name.tag != _MERGE:
+                if name.value in first:
+                    told = f"{name.value} stands here again; it was set on line {first[name.value]}"
+                    self._made.flaws.append(Flaw(told, _line(name)))
+                first.setdefault(name.value, _line(name))
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1

@@ -1,0 +1,173 @@
+"""Settings from the environment, a `.env` and a file; the first that has a name wins."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dotenv import dotenv_values
+from pydantic import AliasChoices, ValidationError
+from pydantic_settings import SettingsError
+
+from dabom.app.config.document import Document, Flaw, read_document
+from dabom.app.config.secrets import Secrets
+from dabom.app.config.shape import fields_at, near
+from dabom.app.config.shorthand import SECTIONS, write_out
+from dabom.app.names import idle_rules
+from dabom.app.settings import Settings, exposure
+from dabom.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from dabom.app.config.document import Place
+
+_NO_ADDRESS = "is no address such as http://HOST:PORT/v1"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a file and the environment say. `settings` are there when there are no flaws."""
+
+    settings: Settings | None
+    flaws: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def load_settings(file: Path | None = None, **given: Any) -> Settings:
+    """Settings from the environment, `file`, and `given`, which wins over both. Raises `ConfigError`."""
+    reading = read_settings(file, **given)
+    if reading.settings is None:
+        raise ConfigError("; ".join(reading.flaws))
+    return reading.settings
+
+
+def read_settings(
+    file: Path | None = None, *, variables: Mapping[str, str] | None = None, **given: Any
+) -> Reading:
+    """The same with all that is wrong, and with what is allowed and unwise.
+
+    `variables` are those that the file may name, else the environment and `.env`. Raises `ConfigError` when
+    the file cannot be read at all.
+    """
+    document = Document() if file is None else read_document(file)
+    try:
+        secrets = Secrets(document, Settings, _variables() if variables is None else variables)
+    except UnicodeDecodeError:
+        raise ConfigError(".env cannot be read: it is not UTF-8") from None
+    secrets.put()
+    write_out(document)
+    _drop_unknown(document)
+    settings = _validate(document, {name: value for name, value in given.items() if value is not None})
+    if settings is not None:
+        _check_whole(settings, document)
+    flaws = tuple(dict.fromkeys(flaw.told(file) for flaw in sorted(document.flaws, key=_by_line)))
+    if settings is None or flaws:
+        return Reading(None, flaws)
+    unwise = sorted((*_literal_secrets(secrets), *_idle_rules(settings, document)), key=_by_line)
+    return Reading(settings, (), tuple(flaw.told(file) for flaw in unwise))
+
+
+def _variables() -> dict[str, str]:
+    from_file = {name: value for name, value in dotenv_values(".env").items() if value}
+    return from_file | dict(os.environ)
+
+
+def _by_line(flaw: Flaw) -> int:
+    return flaw.line or 0
+
+
+def _drop_unknown(document: Document) -> None:
+    names = (*Settings.model_fields, *SECTIONS)
+    for name in list(document.values):
+        if name in Settings.model_fields:
+            continue
+        meant = near(name, names)
+        hint = f"did you mean {meant}?" if meant else "docs/settings.md lists all names"
+        document.fault((name,), f"there is no setting {name}; {hint}")
+        document.values.pop(name)
+
+
+def _validate(document: Document, given: dict[str, Any]) -> Settings | None:
+    lines = document.lines
+    try:
+        document.lines = {}  # what the environment says is on no line of the file
+        from_environment = Settings().model_fields_set
+        document.lines = {at: line for at, line in lines.items() if at[0] not in from_environment}
+        values = {name: value for name, value in document.values.items() if name not in from_environment}
+        settings = Settings(**values | given)
+    except ValidationError as error:
+        document.flaws += _explain(error, document)
+        return None
+    except SettingsError as error:  # a list or a table in the environment is JSON
+        document.flaws.append(Flaw(f"{error}; it must be JSON"))
+        return None
+    try:
+        settings.gateway()
+    except ValidationError as error:  # the only part that is made late is the upstream `base_url`
+        for flaw in error.errors(include_input=False):
+            told = _NO_ADDRESS if flaw["type"] == "string_pattern_mismatch" else _reason(flaw)
+            document.fault(("base_url",), f"VLLM_BASE_URL {told}" if told is _NO_ADDRESS else f"url: {told}")
+        return None
+    return settings
+
+
+def _check_whole(settings: Settings, document: Document) -> None:
+    """What is wrong between settings that are right by themselves."""
+    if told := exposure(settings):
+        document.fault(("host",), told)
+    names = settings.names(*settings.gateway().upstreams)
+    names.resolve()
+    more = len(names.upstreams) - len(settings.upstreams)
+    for place, message in names.flaws:
+        if place[0] == "upstreams" and isinstance(place[1], int):
+            document.fault(("upstreams", place[1] - more), message)
+        else:
+            document.fault(place, message)
+
+
+def _explain(error: ValidationError, document: Document) -> Iterator[Flaw]:
+    for flaw in error.errors(include_input=False):
+        place = _place(flaw["loc"])
+        shown = ".".join(str(step) for step in flaw["loc"])
+        if flaw["type"] == "string_pattern_mismatch":  # the only pattern is that of an upstream's address
+            message = f"{shown} {_NO_ADDRESS}"
+        elif flaw["type"] == "extra_forbidden":
+            known = fields_at(Settings, place[:-1]) or {}
+            meant = near(str(place[-1]), known)
+            hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+            message = f"{shown}: there is no such setting; {hint}"
+        else:
+            message = f"{shown}: {_reason(flaw)}"
+        yield Flaw(message, document.line(place))
+
+
+def _reason(flaw: Any) -> str:
+    message: str = flaw["msg"]
+    return message.removeprefix("Value error, ")
+
+
+def _place(loc: tuple[int | str, ...]) -> Place:
+    """Where a flaw stands in the file; pydantic names a setting by any of its names."""
+    for name, field in Settings.model_fields.items():
+        alias = field.validation_alias
+        if isinstance(alias, AliasChoices) and loc[0] in alias.choices:
+            return (name, *loc[1:])
+    return loc
+
+
+def _literal_secrets(secrets: Secrets) -> Iterator[Flaw]:
+    for place in secrets.literal:
+        shown, name = ".".join(str(step) for step in place), place[-1]
+        told = (
+            f"{shown} is a secret in the file; name a variable ({name}_env) or a file ({name}_file) instead"
+        )
+        yield Flaw(told, secrets.document.line(place))
+
+
+def _idle_rules(settings: Settings, document: Document) -> Iterator[Flaw]:
+    for late, early in idle_rules(settings.auto):
+        told = f"no request reaches rule {late + 1} of auto; rule {early + 1} takes them all"
+        yield Flaw(told, document.line(("auto", late)))
