@@ -18,7 +18,8 @@ class VideoFacts:
     `frames` are those that a player shows, not those that a header states: an edit list hides some. `fps` is
     the average rate, frames by seconds, also where the rate varies. `audio_samples` are counted per channel
     at `audio_rate` Hz, with the padding that the coder added; None when there is no sound track. `estimated`
-    says that the numbers come from a header that cannot tell them surely.
+    says that the numbers come from a header that cannot tell them surely. `decodable` is set where fewer
+    frames decode than the server believes there are: those it asks for behind them are left out.
     """
 
     width: int
@@ -28,6 +29,7 @@ class VideoFacts:
     audio_samples: int | None = None
     audio_rate: int = 0
     estimated: bool = False
+    decodable: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

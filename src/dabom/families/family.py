@@ -72,7 +72,8 @@ class Family:
         refusal = self._refuses(options.video, clip.width, clip.height)
         if refusal is not None:
             return Cost({}, 0, refusal=refusal)
-        taken, sampled = self._sample(clip, options)
+        places, sampled = self._sample(clip, options)
+        taken = len(places)
         if taken < (2 if self.whole_clip else 1):
             status = 400 if self.whole_clip else 500
             return Cost({}, 0, refusal=Refusal("too_few_frames", status, {"frames": clip.frames}))
@@ -81,7 +82,7 @@ class Family:
         size, pairs, texts = picture_size(*found, self.factor, *pixels), (taken + 1) // 2, 0
         if self.whole_clip:
             size = clip_size(taken, found, self.factor, *pixels)
-            times = sampling.stamps(clip.frames, clip.fps, taken)
+            times = sampling.stamps(places, clip.fps)
             texts = sum(sampling.stamp_tokens(second) + MARKERS for second in times)
         each = self._area(size)
         tokens = pairs * each + texts
@@ -131,20 +132,27 @@ class Family:
             return Refusal("one_edge", 400, {"family": self.name})
         return None
 
-    def _sample(self, clip: VideoFacts, options: Options) -> tuple[int, list[Step]]:
+    def _sample(self, clip: VideoFacts, options: Options) -> tuple[list[int], list[Step]]:
+        """The places of the frames that the model sees."""
         if clip.frames < 1 or (clip.fps <= 0 and not self.whole_clip):
-            return 0, []
+            return [], []
         rate = sampling.asked_rate(options.fps)
         told: dict[str, Any] = {"frames": clip.frames, "fps": clip.fps, "rate": rate}
-        take = sampling.spread if self.whole_clip else sampling.arange
-        taken = take(clip.frames, clip.fps, rate)
-        steps = [Step("sampled", {**told, "taken": taken})]
-        if taken == clip.frames and self.limits.again is not None:
+        if self.whole_clip:
+            places = sampling.spread_places(clip.frames, sampling.spread(clip.frames, clip.fps, rate))
+        else:
+            places = sampling.arange_places(clip.frames, sampling.arange(clip.frames, clip.fps, rate))
+        steps = [Step("sampled", {**told, "taken": len(places)})]
+        if clip.decodable is not None and clip.decodable < clip.frames:
+            places = [place for place in places if place < clip.decodable]
+            steps.append(Step("missing", {"decodable": clip.decodable, "taken": len(places)}))
+        if len(places) == clip.frames and self.limits.again is not None:
             fps, least, most = self.limits.again
             fps = options.processor_fps or fps
             taken = sampling.spread(clip.frames, clip.fps, fps, least, most)
+            places = sampling.spread_places(clip.frames, taken)
             steps.append(Step("sampled_again", {**told, "rate": fps, "taken": taken}))
-        return taken, steps
+        return places, steps
 
     def _area(self, size: Size) -> int:
         return size.width * size.height // self.factor**2

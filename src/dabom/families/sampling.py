@@ -37,18 +37,28 @@ def arange(frames: int, fps: float, rate: float) -> int:
     return math.ceil(frames / (frames / chosen)) if chosen else 0
 
 
-def stamps(frames: int, fps: float, taken: int) -> list[float]:
-    """Seconds of each pair of frames of a Qwen3-VL clip; the last frame is repeated when `taken` is odd.
+def spread_places(frames: int, taken: int) -> list[int]:
+    """The frames that `spread` means: numpy's `linspace(0, frames - 1, taken)`, halves to the even frame."""
+    if taken < 2:
+        return [0] * taken
+    step = (frames - 1) / (taken - 1)
+    return [*(round(index * step) for index in range(taken - 1)), frames - 1]
 
-    The indices are numpy's `linspace(0, frames - 1, taken)`, rounded, halves to the even index.
+
+def arange_places(frames: int, taken: int) -> list[int]:
+    """The frames that `arange` means, in order."""
+    chosen = taken // 2 * 2
+    return [min(int(index * (frames / chosen)), frames - 1) for index in range(taken)]
+
+
+def stamps(places: list[int], fps: float) -> list[float]:
+    """Seconds of each pair of frames of a Qwen3-VL clip; the last frame is repeated when their number is odd.
+
     Source: transformers `Qwen3VLProcessor._calculate_timestamps`.
     """
-    step = (frames - 1) / (taken - 1) if taken > 1 else 0.0
-    indices = [round(index * step) for index in range(taken - 1)] + [frames - 1 if taken > 1 else 0]
-    if taken % 2:
-        indices.append(indices[-1])
     rate = fps or _UNKNOWN_FPS
-    return [(indices[i] / rate + indices[i + 1] / rate) / 2 for i in range(0, len(indices), 2)]
+    even = [*places, places[-1]] if len(places) % 2 else places
+    return [(even[i] / rate + even[i + 1] / rate) / 2 for i in range(0, len(even), 2)]
 
 
 def stamp_tokens(second: float) -> int:

@@ -28,6 +28,10 @@ SENTENCES = {
         "{frames:,} frames at {fps:g} fps, {rate:g} a second asked for: {taken:,} frames taken",
         "{frames:,}프레임({fps:g} fps)에서 초당 {rate:g}프레임 요청: {taken:,}프레임 사용",
     ),
+    "missing": (
+        "only {decodable:,} frames decode: {taken:,} of them are left",
+        "실제로 디코딩되는 프레임은 {decodable:,}개: 그중 {taken:,}프레임이 남음",
+    ),
     "sampled_again": (
         "every frame was taken, so the processor samples again at {rate:g} a second: {taken:,} frames",
         "모든 프레임이 뽑혀 모델의 전처리기가 초당 {rate:g}프레임으로 다시 뽑음: {taken:,}프레임",
