@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from dabom.gateway.account import Record
     from dabom.gateway.asgi import Headers, Receive, Scope, Send
+    from dabom.gateway.keys import KeyUse
 
 ABORT = "dabom.abort"
 """Key of a scope: a function that drops the connection with what is still to be sent."""
@@ -41,6 +42,8 @@ class Exchange:
         """The body has not been received whole."""
         self.between = True
         """An event may be sent now."""
+        self.key: KeyUse
+        """Whose request it is; set before it is served."""
         self.hush: Callable[[], object] = lambda: None
         """Stops whoever keeps a stream alive that has been opened early."""
         self.remains: Callable[[DabomError], bytes] | None = None

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import hmac
+import asyncio
 import logging
-from contextlib import AsyncExitStack
+import time
 from typing import TYPE_CHECKING
 
-from dabom.errors import DabomError, Draining, MethodNotAllowed, Unauthorized
+import msgspec
+
+from dabom.errors import DabomError, Draining, MethodNotAllowed, NotFound
 from dabom.gateway import headers as head
-from dabom.gateway.batch import Batch
 from dabom.gateway.exchange import LOST, Exchange
-from dabom.gateway.facts import FactsReader
-from dabom.gateway.fleet import Fleet
 from dabom.gateway.guard import Guard
+from dabom.gateway.keys import KeyUse
 from dabom.gateway.pages import build_pages
-from dabom.gateway.relay import Relay
-from dabom.gateway.through import Through
+from dabom.gateway.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from dabom.gateway.account import Accounts, Record
     from dabom.gateway.asgi import Message, Receive, Scope, Send
+    from dabom.gateway.fleet import Fleet
     from dabom.gateway.metrics import Metrics
     from dabom.gateway.settings import GatewaySettings, Limits
 
 CHAT, BATCH, COMPLETIONS, MODELS, V1 = "/chat", "/chat/batch", "/v1/chat/completions", "/v1/models", "/v1/"
+ADMIN, RELOAD = "/admin/", "/admin/reload"
 _LOGGER = logging.getLogger("dabom.gateway")
+_ASKS_FOR_A_STATE = ("GET", "HEAD")
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 
@@ -35,17 +37,14 @@ class Gateway:
     """One ASGI application. Its lifespan opens and closes the connections to the upstreams."""
 
     def __init__(self, settings: GatewaySettings, accounts: Accounts) -> None:
-        facts = FactsReader()
-        self._settings = settings
         self._accounts = accounts
-        self.fleet = Fleet(settings, accounts.metrics)
-        self._relay = Relay(settings, self.fleet, facts)
-        self._batch = Batch(settings, self.fleet, facts, accounts)
-        self._through = Through(settings, self.fleet, self._relay)
+        self._stage = Stage(settings, accounts)
+        self._leaving: set[asyncio.Task[None]] = set()
         self._running: set[Guard] = set()
         self._draining = False
         self._pages = build_pages(self)
-        self._key = settings.api_key.get_secret_value().encode() if settings.api_key else None
+        self.on_reload: Callable[[], Awaitable[None]] | None = None
+        """What `POST /admin/reload` does: read settings and hand them to `reload`. Raises `DabomError`."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -56,14 +55,24 @@ class Gateway:
             await send({"type": "websocket.close"})
 
     @property
+    def fleet(self) -> Fleet:
+        """The upstreams of the settings that hold now."""
+        return self._stage.fleet
+
+    @property
     def limits(self) -> Limits:
         """How large things may be."""
-        return self._settings.limits
+        return self._stage.settings.limits
 
     @property
     def metrics(self) -> Metrics:
         """The counters, for the page that shows them."""
         return self._accounts.metrics
+
+    @property
+    def accountable(self) -> bool:
+        """Whether a new request could be accounted for as the settings demand."""
+        return self._accounts.writable
 
     @property
     def running(self) -> int:
@@ -84,6 +93,18 @@ class Gateway:
         for guard in tuple(self._running):
             guard.interrupt(Draining("the gateway is shutting down; ask again, or ask another one"))
 
+    async def reload(self, settings: GatewaySettings) -> None:
+        """From now on new requests are served by other settings; those that run keep theirs to their end."""
+        before, after = self._stage, Stage(settings, self._accounts, self._stage)
+        await after.open()
+        self._stage = after
+        gone = {one.name for one in before.fleet.upstreams} - {one.name for one in after.fleet.upstreams}
+        for name in gone:
+            self.metrics.forget(name)
+        leaving = asyncio.get_running_loop().create_task(before.leave())
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+
     def note_refusal(self, request_id: str, error: DabomError) -> None:
         """Account for a request that was refused before it was one."""
         record = self._accounts.open(request_id, "", "")
@@ -91,17 +112,18 @@ class Gateway:
         self._accounts.close(record, "refused")
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        async with AsyncExitStack() as stack:
-            while True:
-                message = await receive()
-                if message["type"] == "lifespan.startup":
-                    await stack.enter_async_context(self.fleet)
-                    await send({"type": "lifespan.startup.complete"})
-                else:
-                    await stack.aclose()
-                    self._accounts.shut()
-                    await send({"type": "lifespan.shutdown.complete"})
-                    return
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self._stage.open()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                for leaving in self._leaving:
+                    leaving.cancel()
+                await asyncio.gather(self._stage.close(), *self._leaving, return_exceptions=True)
+                self._accounts.shut()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method = scope["path"], scope["method"]
@@ -110,19 +132,16 @@ class Gateway:
         if label == "page":
             await self._show(scope, receive, send, record)
             return
-        exchange = Exchange(scope, receive, send, record)
+        exchange, stage = Exchange(scope, receive, send, record), self._stage
         try:
-            self._check_key(scope)
-            async with Guard() as guard:
-                lost: list[Callable[[], None]] = scope.get(LOST, [])
-                lost.append(guard.leave)
-                guard.told = LOST in scope
-                self._running.add(guard)
-                try:
-                    await self._route(scope, exchange, guard, label)
-                finally:
-                    self._running.discard(guard)
-                    lost.remove(guard.leave)
+            if label == ADMIN:
+                await self._administer(scope, exchange)
+                return
+            holder = stage.keys.find(scope["headers"], time.time())
+            counted = 0 if label == BATCH or method in _ASKS_FOR_A_STATE else 1
+            with stage, KeyUse(holder, record, requests=counted) as exchange.key:
+                async with Guard() as guard:
+                    await self._guarded(stage, scope, exchange, guard, label)
         except DabomError as error:
             await exchange.fail(error)
         except Exception:  # a mistake of ours: the client gets the same shape as for any other error
@@ -131,18 +150,35 @@ class Gateway:
         finally:
             self._accounts.close(record, label)
 
-    async def _route(self, scope: Scope, exchange: Exchange, guard: Guard, label: str) -> None:
+    async def _guarded(
+        self, stage: Stage, scope: Scope, exchange: Exchange, guard: Guard, label: str
+    ) -> None:
+        lost: list[Callable[[], None]] = scope.get(LOST, [])
+        lost.append(guard.leave)
+        guard.told = LOST in scope
+        self._running.add(guard)
+        try:
+            await _route(stage, scope, exchange, guard, label)
+        finally:
+            self._running.discard(guard)
+            lost.remove(guard.leave)
+
+    async def _administer(self, scope: Scope, exchange: Exchange) -> None:
         path, method = scope["path"], scope["method"]
-        if label == MODELS and method == "GET":
-            await self._through.models(exchange, guard)
-        elif label == V1:
-            await self._through.serve(scope, exchange, guard)
-        elif method != "POST" or label == MODELS:
-            raise MethodNotAllowed(f"{path} takes {'GET' if label == MODELS else 'POST'}, not {method}")
-        elif label == BATCH:
-            await self._batch.serve(exchange, guard)
-        else:
-            await self._relay.serve(exchange, guard, "/chat/completions")
+        self._stage.keys.check_admin(scope["headers"], path)
+        if path != RELOAD or self.on_reload is None:
+            raise NotFound(f"there is nothing at {path[:200]}")
+        if method != "POST":
+            raise MethodNotAllowed(f"{path} takes POST, not {method}")
+        try:
+            await self.on_reload()
+        except DabomError:
+            self.metrics.reloads.add("refused")
+            raise
+        self.metrics.reloads.add("ok")
+        ident = (b"x-request-id", exchange.record.request_id.encode())
+        body = msgspec.json.encode({"reloaded": True})
+        await exchange.whole(200, [(b"content-type", b"application/json"), ident], body)
 
     async def _show(self, scope: Scope, receive: Receive, send: Send, record: Record) -> None:
         async def with_id(message: Message) -> None:
@@ -153,25 +189,32 @@ class Gateway:
 
         try:
             if scope["path"] not in _OPEN_PATHS:
-                self._check_key(scope)
+                self._stage.keys.check_page(scope["headers"], time.time())
             await self._pages(scope, receive, with_id)
         except DabomError as error:
             await Exchange(scope, receive, send, record).fail(error)
         finally:
             self._accounts.close(record, "page")
 
-    def _check_key(self, scope: Scope) -> None:
-        if self._key is None:
-            return
-        scheme, _, key = (head.find(scope["headers"], b"authorization") or b"").partition(b" ")
-        if scheme.lower() != b"bearer" or not hmac.compare_digest(key.strip(), self._key):
-            raise Unauthorized(
-                "the key is missing or wrong; send Authorization: Bearer with the gateway's key"
-            )
+
+async def _route(stage: Stage, scope: Scope, exchange: Exchange, guard: Guard, label: str) -> None:
+    path, method = scope["path"], scope["method"]
+    if label == MODELS and method == "GET":
+        await stage.through.models(exchange, guard)
+    elif label == V1:
+        await stage.through.serve(scope, exchange, guard)
+    elif method != "POST" or label == MODELS:
+        raise MethodNotAllowed(f"{path} takes {'GET' if label == MODELS else 'POST'}, not {method}")
+    elif label == BATCH:
+        await stage.batch.serve(exchange, guard)
+    else:
+        await stage.relay.serve(exchange, guard, "/chat/completions")
 
 
 def _label(path: str) -> str:
     """The gateway's own name of a path, for routing and for metrics."""
     if path in (CHAT, BATCH, COMPLETIONS, MODELS):
         return path
+    if path.startswith(ADMIN):
+        return ADMIN
     return V1 if path.startswith(V1) else "page"

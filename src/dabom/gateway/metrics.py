@@ -30,7 +30,7 @@ _WHOSE = ("route", "upstream", "modality")
 
 LABELS = {
     "path": "`/chat`, `/chat/batch`, `/chat/batch item`, `/v1/chat/completions`, `/v1/models`, `/v1/` (any "
-    "other path below it), `page`, `refused`",
+    "other path below it), `/admin/`, `page`, `refused`",
     "route": "a route or a model of the settings; empty when there is none",
     "upstream": "name of an upstream of the settings; empty when the request reached none",
     "modality": "the first of `video`, `audio`, `image`, `file` that the request holds, else `text`",
@@ -134,7 +134,10 @@ class _Events:
         """`metrics.fetches.add("ok")`"""
         self.masked = Tally("dabom_masked", "Personal data masked in answers; kind: the detector's", "kind")
         self.audit = Tally(
-            "dabom_audit_records", "Audit records; outcome: written, failed, dropped, refused", "outcome"
+            "dabom_audit_records",
+            "Audit records; outcome: written, dropped (no room), refused (requests that were not let in), "
+            "failed (tries to write)",
+            "outcome",
         )
         """`metrics.audit.add("written", by=n)`"""
         self.reloads = Tally("dabom_reloads", "Loads of new settings; outcome: ok, refused", "outcome")

@@ -1,0 +1,58 @@
+"""What one set of settings makes. A reload builds a second one; the first leaves when it is idle."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from dabom.gateway.batch import Batch
+from dabom.gateway.facts import FactsReader
+from dabom.gateway.fleet import Fleet
+from dabom.gateway.keys import Keys
+from dabom.gateway.relay import Relay
+from dabom.gateway.through import Through
+
+if TYPE_CHECKING:
+    from dabom.gateway.account import Accounts
+    from dabom.gateway.settings import GatewaySettings
+
+
+class Stage:
+    """`with stage:` around each request that it serves."""
+
+    def __init__(self, settings: GatewaySettings, accounts: Accounts, before: Stage | None = None) -> None:
+        facts = FactsReader()
+        self.settings = settings
+        self.keys: Keys = Keys(settings, accounts.metrics, None if before is None else before.keys)
+        self.fleet = Fleet(settings, accounts.metrics)
+        self.relay = Relay(settings, self.fleet, facts)
+        self.batch = Batch(settings, self.fleet, facts, accounts)
+        self.through = Through(settings, self.fleet, self.relay)
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __enter__(self) -> Stage:
+        self._running += 1
+        self._idle.clear()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running -= 1
+        if not self._running:
+            self._idle.set()
+
+    async def open(self) -> None:
+        """Make the connections to the upstreams possible."""
+        await self.fleet.__aenter__()
+
+    async def leave(self) -> None:
+        """Close when the last request is over, or when there is no time to wait for it."""
+        try:
+            await self._idle.wait()
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.fleet.__aexit__(None, None, None)
