@@ -100,7 +100,7 @@ auto:
 def test_a_rule_that_no_request_reaches_is_warned_of(write: Write) -> None:
     text = "auto:\n  - image: a\n  - text: b\n  - image fast: c\n  - any: a\n  - video: a\n"
     file = write(_FLEET + text)
-    warnings = read_settings(file).warnings
+    warnings = tuple(map(str, read_settings(file).warnings))
     first = len((_FLEET + text).lstrip("\n").splitlines()) - 5
     assert warnings == (
         f"{file}, line {first + 3}: no request reaches rule 3 of auto; rule 1 takes them all",

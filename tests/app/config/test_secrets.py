@@ -52,7 +52,7 @@ def test_the_gateways_own_keys_have_the_same_forms(write: Write, monkeypatch: py
 def test_a_key_in_the_file_works_and_is_warned_of(write: Write) -> None:
     file = write(_UPSTREAM + "api_key: secret-in-clear")
     assert _key(file) == "secret-in-clear"
-    (warning,) = read_settings(file).warnings
+    (warning,) = map(str, read_settings(file).warnings)
     assert warning.startswith(f"{file}, line 4: upstreams.0.api_key is a secret in the file")
     assert "api_key_env" in warning
     assert "secret-in-clear" not in warning
@@ -72,7 +72,7 @@ def test_a_key_in_the_file_works_and_is_warned_of(write: Write) -> None:
 )
 def test_a_reference_that_leads_nowhere_is_told(write: Write, lines: str, line: int, said: str) -> None:
     file = write(_UPSTREAM + lines)
-    flaws = read_settings(file).flaws
+    flaws = [str(flaw) for flaw in read_settings(file).flaws]
     assert any(flaw.startswith(f"{file}, line {line}: ") and said in flaw for flaw in flaws), flaws
 
 

@@ -20,20 +20,21 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 @dataclass(frozen=True)
 class Flaw:
-    """What is wrong, and on which line of the file; no line: it is not the file's."""
+    """What is wrong, and where; no line: it is not the file's."""
 
     message: str
     line: int | None = None
+    file: Path | None = None
 
-    def told(self, file: Path | None) -> str:
-        """One line for people."""
-        return self.message if self.line is None else f"{file}, line {self.line}: {self.message}"
+    def __str__(self) -> str:
+        return self.message if self.line is None else f"{self.file}, line {self.line}: {self.message}"
 
 
 @dataclass
 class Document:
-    """The values of a file, the line of each, and what is wrong with the file itself."""
+    """The values of a file, the line of each, and what is wrong with them."""
 
+    file: Path | None = None
     values: dict[str, Any] = field(default_factory=dict)
     lines: dict[Place, int] = field(default_factory=dict)
     flaws: list[Flaw] = field(default_factory=list)
@@ -47,7 +48,11 @@ class Document:
 
     def fault(self, place: Place, message: str) -> None:
         """Note what is wrong with the value at a place."""
-        self.flaws.append(Flaw(message, self.line(place)))
+        self.flaws.append(self.flaw(place, message))
+
+    def flaw(self, place: Place, message: str) -> Flaw:
+        """What is said of the value at a place."""
+        return Flaw(message, self.line(place), self.file)
 
     def move(self, old: Place, new: Place) -> None:
         """Let the lines of what stood at `old`, and inside it, be found at `new`."""
@@ -55,10 +60,10 @@ class Document:
         self.lines |= moved
 
 
-def read_document(file: Path) -> Document:
-    """The file's values. Raises `ConfigError` when it cannot be read or is not YAML."""
+def read_document(file: Path, text: str | None = None) -> Document:
+    """The file's values, or those of `text`. Raises `ConfigError` when it cannot be read or is not YAML."""
     try:
-        return _Builder(file.read_text(encoding="utf-8")).build()
+        return _Builder(file, file.read_text(encoding="utf-8") if text is None else text).build()
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -86,9 +91,9 @@ class _NotNamesError(Exception):
 class _Builder:
     """Walks the nodes of a document, which know their lines, where PyYAML's own constructor forgets them."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, file: Path, text: str) -> None:
         self._loader = yaml.SafeLoader(text)
-        self._made = Document()
+        self._made = Document(file)
         self._merged: set[int] = set()
         self._count = 0
 
@@ -134,7 +139,7 @@ class _Builder:
         values: dict[str, Any] = {}
         for name, one in node.value:
             if not isinstance(name, yaml.ScalarNode):
-                self._made.flaws.append(Flaw("a name must be one word, not a list or a table", _line(name)))
+                self._flaw("a name must be one word, not a list or a table", name)
                 continue
             key = str(name.value)
             self._made.lines[(*place, key)] = _line(name)
@@ -146,9 +151,13 @@ class _Builder:
         for name, _ in node.value:
             if isinstance(name, yaml.ScalarNode) and name.tag != _MERGE:
                 if name.value in first:
-                    told = f"{name.value} stands here again; it was set on line {first[name.value]}"
-                    self._made.flaws.append(Flaw(told, _line(name)))
+                    self._flaw(
+                        f"{name.value} stands here again; it was set on line {first[name.value]}", name
+                    )
                 first.setdefault(name.value, _line(name))
+
+    def _flaw(self, message: str, node: yaml.Node) -> None:
+        self._made.flaws.append(Flaw(message, _line(node), self._made.file))
 
 
 def _line(node: yaml.Node) -> int:

@@ -32,27 +32,31 @@ class Reading:
     """What a file and the environment say. `settings` are there when there are no flaws."""
 
     settings: Settings | None
-    flaws: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
+    flaws: tuple[Flaw, ...]
+    warnings: tuple[Flaw, ...] = ()
 
 
 def load_settings(file: Path | None = None, **given: Any) -> Settings:
     """Settings from the environment, `file`, and `given`, which wins over both. Raises `ConfigError`."""
     reading = read_settings(file, **given)
     if reading.settings is None:
-        raise ConfigError("; ".join(reading.flaws))
+        raise ConfigError("; ".join(map(str, reading.flaws)))
     return reading.settings
 
 
 def read_settings(
-    file: Path | None = None, *, variables: Mapping[str, str] | None = None, **given: Any
+    file: Path | None = None,
+    *,
+    text: str | None = None,
+    variables: Mapping[str, str] | None = None,
+    **given: Any,
 ) -> Reading:
     """The same with all that is wrong, and with what is allowed and unwise.
 
-    `variables` are those that the file may name, else the environment and `.env`. Raises `ConfigError` when
-    the file cannot be read at all.
+    `text` is the file's, when it is not to be read; `variables` are those that it may name, else the
+    environment and `.env`. Raises `ConfigError` when the file cannot be read at all.
     """
-    document = Document() if file is None else read_document(file)
+    document = Document() if file is None else read_document(file, text)
     try:
         secrets = Secrets(document, Settings, _variables() if variables is None else variables)
     except UnicodeDecodeError:
@@ -63,11 +67,11 @@ def read_settings(
     settings = _validate(document, {name: value for name, value in given.items() if value is not None})
     if settings is not None:
         _check_whole(settings, document)
-    flaws = tuple(dict.fromkeys(flaw.told(file) for flaw in sorted(document.flaws, key=_by_line)))
+    flaws = tuple(dict.fromkeys(sorted(document.flaws, key=_by_line)))
     if settings is None or flaws:
         return Reading(None, flaws)
     unwise = sorted((*_literal_secrets(secrets), *_idle_rules(settings, document)), key=_by_line)
-    return Reading(settings, (), tuple(flaw.told(file) for flaw in unwise))
+    return Reading(settings, (), tuple(unwise))
 
 
 def _variables() -> dict[str, str]:
@@ -141,7 +145,7 @@ def _explain(error: ValidationError, document: Document) -> Iterator[Flaw]:
             message = f"{shown}: there is no such setting; {hint}"
         else:
             message = f"{shown}: {_reason(flaw)}"
-        yield Flaw(message, document.line(place))
+        yield document.flaw(place, message)
 
 
 def _reason(flaw: Any) -> str:
@@ -164,10 +168,10 @@ def _literal_secrets(secrets: Secrets) -> Iterator[Flaw]:
         told = (
             f"{shown} is a secret in the file; name a variable ({name}_env) or a file ({name}_file) instead"
         )
-        yield Flaw(told, secrets.document.line(place))
+        yield secrets.document.flaw(place, told)
 
 
 def _idle_rules(settings: Settings, document: Document) -> Iterator[Flaw]:
     for late, early in idle_rules(settings.auto):
         told = f"no request reaches rule {late + 1} of auto; rule {early + 1} takes them all"
-        yield Flaw(told, document.line(("auto", late)))
+        yield document.flaw(("auto", late), told)
