@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dabom.app import Settings
     from dabom.gateway import Gateway
-    from dabom.gateway.permits import Permits
+    from dabom.gateway.admission import Permits
     from dabom.testing.upstream import Script
 
 CHAT: dict[str, Any] = {"model": "qwen", "messages": [{"role": "user", "content": "안녕"}]}

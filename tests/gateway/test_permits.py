@@ -1,4 +1,4 @@
-"""One pool of permits per upstream: never too many, first come first served, none lost."""
+"""One pool of permits per upstream, shared by all routes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from dabom.errors import QueueTimeout
-from dabom.gateway.permits import Permits
 from dabom.testing import ScriptedUpstream, WaitFor, chat_answer, json_reply
 
 if TYPE_CHECKING:
@@ -21,14 +17,6 @@ if TYPE_CHECKING:
     from dabom.testing import Seen, Step
 
 _SOON_S = 10
-_MOVES = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from(["ask", "ask briefly"]), st.just(0)),
-        st.tuples(st.sampled_from(["cancel", "finish"]), st.integers(0, 30)),
-        st.tuples(st.just("turn"), st.integers(1, 3)),
-    ),
-    max_size=60,
-)
 
 
 class Gate:
@@ -39,119 +27,6 @@ class Gate:
 
     def __call__(self, seen: Seen) -> list[Step]:
         return [WaitFor(self.opened), *json_reply(chat_answer())]
-
-
-class Crowd:
-    """Tasks around one pool, moved step by step."""
-
-    def __init__(self, limit: int) -> None:
-        self.permits = Permits(limit)
-        self.tasks: list[asyncio.Task[None]] = []
-        self.finish: list[asyncio.Event] = []
-        self.inside: set[int] = set()
-        self.order: list[int] = []
-
-    def ask(self, wait_s: float) -> None:
-        self.finish.append(asyncio.Event())
-        self.tasks.append(asyncio.create_task(self._hold(len(self.tasks), wait_s)))
-
-    async def _hold(self, number: int, wait_s: float) -> None:
-        async with self.permits.hold(wait_s):
-            self.inside.add(number)
-            self.order.append(number)
-            try:
-                await self.finish[number].wait()
-            finally:
-                self.inside.discard(number)
-
-    def check(self) -> None:
-        assert len(self.inside) <= self.permits.held <= self.permits.limit
-
-    async def settle(self) -> None:
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert len(self.inside) == self.permits.held
-        assert not self.permits.waiting or self.permits.held == self.permits.limit, "a permit lies idle"
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.integers(1, 3), _MOVES)
-def test_the_count_is_right_after_any_sequence(limit: int, moves: list[tuple[str, int]]) -> None:
-    async def play() -> None:
-        crowd = Crowd(limit)
-        for move, number in moves:
-            if move.startswith("ask"):
-                crowd.ask(0 if move == "ask briefly" else 60)
-            elif move == "turn":
-                for _ in range(number):
-                    await asyncio.sleep(0)
-            elif number < len(crowd.tasks):
-                crowd.tasks[number].cancel() if move == "cancel" else crowd.finish[number].set()
-            crowd.check()
-        await crowd.settle()
-        for event in crowd.finish:
-            event.set()
-        for outcome in await asyncio.gather(*crowd.tasks, return_exceptions=True):
-            assert outcome is None or isinstance(outcome, QueueTimeout | asyncio.CancelledError)
-        assert (crowd.permits.held, crowd.permits.waiting, crowd.permits.free) == (0, 0, True)
-
-    asyncio.run(play())
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(1, 3), st.lists(st.tuples(st.sampled_from(["cancel", "finish"]), st.integers(0, 11))))
-def test_those_who_wait_come_in_their_order(limit: int, moves: list[tuple[str, int]]) -> None:
-    async def play() -> None:
-        crowd = Crowd(limit)
-        for _ in range(12):
-            crowd.ask(60)
-        await asyncio.sleep(0)
-        for move, number in moves:
-            crowd.tasks[number].cancel() if move == "cancel" else crowd.finish[number].set()
-            await asyncio.sleep(0)
-        for event in crowd.finish:
-            event.set()
-        await asyncio.gather(*crowd.tasks, return_exceptions=True)
-        assert crowd.order == sorted(crowd.order)
-        assert crowd.permits.free
-
-    asyncio.run(play())
-
-
-async def test_a_permit_granted_to_one_who_leaves_goes_to_the_next() -> None:
-    permits = Permits(1)
-    await permits.acquire(1)
-    first, second = (asyncio.create_task(permits.acquire(60)) for _ in range(2))
-    await asyncio.sleep(0)
-    permits.release()  # grants the first one, who has not run yet
-    first.cancel()
-    await second
-    assert first.cancelled()
-    assert (permits.held, permits.waiting) == (1, 0)
-    permits.release()
-    assert permits.free
-
-
-async def test_a_clock_that_runs_out_says_what_the_limit_is() -> None:
-    permits = Permits(2)
-    await permits.acquire(1)
-    await permits.acquire(1)
-    began = time.monotonic()
-    with pytest.raises(QueueTimeout, match=r"0\.05 s; 2 requests"):
-        async with permits.hold(0.05):
-            raise AssertionError("no permit was free")
-    assert time.monotonic() - began >= 0.049
-    assert (permits.held, permits.waiting) == (2, 0)
-
-
-async def test_nobody_passes_those_who_wait() -> None:
-    permits = Permits(1)
-    await permits.acquire(1)
-    waiting = asyncio.create_task(permits.acquire(60))
-    await asyncio.sleep(0)
-    permits.release()
-    assert not permits.free  # it is the waiting one's, although it has not run yet
-    await waiting
 
 
 async def test_four_run_unless_told_otherwise(behind: Behind, chat: dict[str, Any]) -> None:
