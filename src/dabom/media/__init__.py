@@ -9,20 +9,26 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dabom.media.facts import MediaFacts, Source, read_facts
 from dabom.media.headers import VideoHead, picture_size, sniff, video_facts
+from dabom.media.sources import Base64Source, BytesSource, FileSource, Pieces, Source
 from dabom.media.uris import DataUri, read_data_uri
+from dabom.media.values import MediaFacts
 
 if TYPE_CHECKING:
+    from dabom.media.facts import read_facts, read_text_facts
     from dabom.media.picture import Picture, read_picture
     from dabom.media.sound import Sound, read_sound
     from dabom.media.video import Frame, Sampling, Video, open_pictures, open_video
 
 __all__ = [
+    "Base64Source",
+    "BytesSource",
     "DataUri",
+    "FileSource",
     "Frame",
     "MediaFacts",
     "Picture",
+    "Pieces",
     "Sampling",
     "Sound",
     "Source",
@@ -35,6 +41,7 @@ __all__ = [
     "read_facts",
     "read_picture",
     "read_sound",
+    "read_text_facts",
     "sniff",
     "video_facts",
 ]
@@ -47,8 +54,10 @@ _HOMES = {
     "Video": "video",
     "open_pictures": "video",
     "open_video": "video",
+    "read_facts": "facts",
     "read_picture": "picture",
     "read_sound": "sound",
+    "read_text_facts": "facts",
 }
 
 

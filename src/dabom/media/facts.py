@@ -1,58 +1,124 @@
-"""What a media file holds, read from its headers and tables. Nothing is decoded."""
+"""What a media file holds, read from its headers and tables. Nothing is decoded.
+
+`read_facts` takes any `Source`; `read_text_facts` takes the text of a media part as it stands in a request: a
+data URI or bare base64.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+import struct
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-Kind = Literal["image", "video", "audio", "unknown"]
+from dabom.media.headers import sniff
+from dabom.media.matroska import avi_facts, matroska_facts
+from dabom.media.sounds import sound_facts
+from dabom.media.sources import Base64Source
+from dabom.media.stills import picture_facts
+from dabom.media.tracks import movie_facts
+from dabom.media.values import MediaFacts
 
+if TYPE_CHECKING:
+    from dabom.media.sources import ReadText, Source
+    from dabom.media.values import Kind
 
-class Source(Protocol):
-    """Random access to the bytes of one file."""
-
-    @property
-    def size(self) -> int:
-        """Bytes in all."""
-
-    def read(self, offset: int, count: int) -> bytes:
-        """Up to `count` bytes from `offset`; fewer at the end, none beyond it."""
-
-
-@dataclass(frozen=True, slots=True)
-class MediaFacts:
-    """One picture, clip or sound.
-
-    Numbers are 0 where the kind has none. `estimated` says that a number could only be guessed, and `problem`
-    why the file cannot be used at all: one of the codes of `PROBLEMS`, or empty.
-    """
-
-    kind: Kind
-    mime: str = ""
-    width: int = 0
-    """Pixels as stored; `orientation` is not applied to them."""
-    height: int = 0
-    orientation: int = 1
-    """EXIF's 1..8; for a clip 1, 3, 6 or 8 from its matrix. From 5 on, width and height change places."""
-    frames: int = 0
-    """Presentable frames of a clip; of a picture 1, more when it is animated or has pages."""
-    fps: float = 0.0
-    """Frames a second on average, FFmpeg's `avg_frame_rate`."""
-    seconds: float = 0.0
-    audio_samples: int = 0
-    """Samples per channel as FFmpeg decodes them; 0 when there is no sound track."""
-    audio_rate: int = 0
-    estimated: bool = False
-    problem: str = ""
-    vfr: bool = False
-    """The frames of a clip do not all last equally long."""
-
-    @property
-    def upright(self) -> tuple[int, int]:
-        """Width and height as the picture is shown."""
-        return (self.height, self.width) if self.orientation >= 5 else (self.width, self.height)
+_SNIFF_BYTES = 512
+_URI_HEAD = 256
+_MOVIES = frozenset({"video/mp4", "audio/mp4", "video/quicktime"})
+_FOREIGN = (
+    (b"%PDF", "application/pdf"),
+    (b"\x00\x00\x01\x00", "image/x-icon"),
+    (b"\x00\x00\x00\x0cjP  ", "image/jp2"),
+    (b"\x00\x00\x00\x0cJXL ", "image/jxl"),
+    (b"\xff\x0a", "image/jxl"),
+    (b"8BPS", "image/vnd.adobe.photoshop"),
+)
 
 
 def read_facts(source: Source) -> MediaFacts:
     """The facts of one file. Never raises on bad bytes; `problem` says what is wrong."""
-    return MediaFacts("unknown", problem="unknown_format" if source.size else "empty")
+    if not source.size:
+        return MediaFacts("unknown", problem="empty")
+    try:
+        head = source.read(0, _SNIFF_BYTES)
+    except ValueError:
+        return MediaFacts("unknown", problem="not_base64")
+    mime = sniff(head)
+    if mime is None:
+        return _foreign(head)
+    try:
+        return _read(mime, source)
+    except (struct.error, IndexError, ValueError, OverflowError) as fault:
+        problem = "not_base64" if "base64" in str(fault) or "padding" in str(fault) else "damaged"
+        return MediaFacts(_kind(mime), mime, problem=problem)
+
+
+def _read(mime: str, source: Source) -> MediaFacts:
+    if mime in _MOVIES:
+        return movie_facts(mime, source)
+    if mime.startswith("image/"):
+        return picture_facts(mime, source)
+    if mime.startswith("audio/"):
+        return sound_facts(mime, source)
+    if mime == "video/x-matroska":
+        return matroska_facts(mime, source)
+    if mime == "video/x-msvideo":
+        return avi_facts(mime, source)
+    return MediaFacts("video", mime, estimated=True)  # MPEG-TS states neither length nor size
+
+
+def _kind(mime: str) -> Kind:
+    kinds: dict[str, Kind] = {"image": "image", "video": "video", "audio": "audio"}
+    return kinds.get(mime.partition("/")[0], "unknown")
+
+
+def _foreign(head: bytes) -> MediaFacts:
+    for magic, mime in _FOREIGN:
+        if head.startswith(magic):
+            return MediaFacts(_kind(mime), mime, problem="unsupported")
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text.startswith(b"<svg") or (text.startswith(b"<") and b"<svg" in text):
+        return MediaFacts("image", "image/svg+xml", problem="unsupported")
+    return MediaFacts("unknown", problem="unknown_format")
+
+
+def read_text_facts(read_text: ReadText, size: int) -> tuple[str, MediaFacts]:
+    """Declared type and facts of a data URI or of bare base64 of `size` characters.
+
+    `data:video/jpeg;base64,A,B` is a clip given as pictures: `frames` counts them. The declared type is a
+    claim, and empty when there is none. The text must hold no escapes of JSON.
+    """
+    head = read_text(0, min(size, _URI_HEAD))
+    declared, start = "", 0
+    if head[:5].lower() == b"data:":
+        comma = head.find(b",")
+        words = head[5:comma].decode("ascii", "replace").lower().split(";") if comma >= 0 else [""]
+        declared, start = words[0].strip()[:64], comma + 1
+        if "base64" not in (word.strip() for word in words[1:]):
+            return declared, MediaFacts("unknown", problem="not_base64")
+
+    def inner(first: int, last: int) -> bytes:
+        return read_text(start + first, start + last)
+
+    if declared == "video/jpeg":
+        return declared, _sequence(inner, size - start)
+    return declared, _of_base64(inner, size - start)
+
+
+def _of_base64(read_text: ReadText, size: int) -> MediaFacts:
+    if size <= 0:
+        return MediaFacts("unknown", problem="empty")
+    try:
+        return read_facts(Base64Source(read_text, size))
+    except ValueError:
+        return MediaFacts("unknown", problem="not_base64")
+
+
+def _sequence(read_text: ReadText, size: int) -> MediaFacts:
+    """A clip as pictures with commas between them; their rate is told by the request, not by them."""
+    text = read_text(0, size)
+    end = text.find(b",")
+    first = _of_base64(lambda start, stop: text[start:stop], len(text) if end < 0 else end)
+    if first.kind != "image":
+        return replace(first, problem=first.problem or "unsupported")
+    return replace(first, kind="video", mime="video/jpeg", frames=text.count(b",") + 1, estimated=True)
