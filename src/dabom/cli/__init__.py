@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 __all__ = ["main"]
 
-# name: (file, function, what `dabom --help` says of it)
+# name: (file, function or group, what `dabom --help` says of it)
 _COMMANDS = {
     "serve": ("dabom.cli.serve", "serve_gateway", "게이트웨이를 띄웁니다. · Start the gateway."),
     "chat": (
@@ -18,10 +18,25 @@ _COMMANDS = {
         "chat",
         "질문을 보내고 답을 오는 대로 출력합니다. · Ask a question; print the answer as it comes.",
     ),
+    "tokens": (
+        "dabom.cli.tokens",
+        "tokens",
+        "그림, 영상, 소리가 몇 토큰인지 셉니다. · Count what pictures, clips and sounds cost.",
+    ),
     "demo": (
         "dabom.cli.demo",
         "demo",
         "샘플 영상으로 게이트웨이를 6단계로 점검합니다. · Check a gateway in six steps on the sample clips.",
+    ),
+    "keys": (
+        "dabom.cli.keys",
+        "keys",
+        "클라이언트 키를 만들고 확인합니다. · Make and check keys of clients.",
+    ),
+    "audit": (
+        "dabom.cli.audit",
+        "audit",
+        "감사 기록을 검증하고 내보냅니다. · Verify and export the audit records.",
     ),
 }
 
@@ -52,6 +67,9 @@ class _Group(TyperGroup):
 
 def _load(name: str) -> Any:
     file, function, _ = _COMMANDS[name]
+    found = getattr(import_module(file), function)
+    if isinstance(found, typer.Typer):  # a command with commands of its own
+        return typer.main.get_command(found)
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name)(getattr(import_module(file), function))
+    app.command(name)(found)
     return typer.main.get_command(app)

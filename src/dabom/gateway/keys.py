@@ -306,6 +306,11 @@ class Keys:
             )
         return holder
 
+    def find_key(self, key: str) -> KeySettings | None:
+        """The settings of a key, expired or not."""
+        holder = self._by_digest.get(digest(key.encode()))
+        return None if holder is None else holder.settings
+
     def check_page(self, headers: Headers, wall_s: float) -> None:
         """Pages may be read with any key, the admin's too. Raises `Unauthorized`."""
         if not self._is_admin(headers):
