@@ -62,6 +62,7 @@ has_chromium() { command -v chromium || command -v chromium-browser || command -
 has_korean_font() { command -v fc-list && fc-list :lang=ko file | grep -q .; }
 has_curl() { command -v curl; }
 has_ffmpeg() { command -v ffmpeg && command -v ffprobe; }
+has_postgresql() { command -v initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb'; }
 
 # test | Debian package | what it is for
 needs() {
@@ -69,6 +70,7 @@ needs() {
 has_chromium|chromium|tests that open the pages in a browser
 has_korean_font|fonts-nanum|Korean text in browser pictures
 has_curl|curl|script/curl_examples.sh
+has_postgresql|postgresql|the tests that write the audit to a PostgreSQL of their own
 has_ffmpeg|ffmpeg|the test in which llama.cpp reads a clip (Dabom itself does not use it)
 END
 }
