@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from dabom.app.audit import build_audit
 from dabom.app.memory import keep_memory_steady, spare_collector
 from dabom.app.protocol import build_protocol
 from dabom.app.reader import started_reader
@@ -32,7 +33,8 @@ _LAST_WORDS_S = 6.0
 def build(settings: GatewaySettings, log_descriptor: int = 2) -> Gateway:
     """The gateway as an ASGI app; its log goes to a file descriptor."""
     metrics = Metrics()
-    return Gateway(settings, Accounts(Log(log_descriptor, metrics), metrics))
+    audit = build_audit(settings.audit, metrics)
+    return Gateway(settings, Accounts(Log(log_descriptor, metrics), metrics, audit))
 
 
 def serve(settings: Settings) -> None:

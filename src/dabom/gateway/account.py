@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dabom.gateway.audit import is_audited
+
 if TYPE_CHECKING:
+    from dabom.gateway.audit import Audit
     from dabom.gateway.facts import Facts
     from dabom.gateway.metrics import Metrics
 
@@ -34,6 +37,9 @@ class Record(msgspec.Struct, omit_defaults=True):
     route: str = ""
     key: str = ""
     model: str | None = None
+    served: str = ""
+    """What the upstream calls the model, and which revision of it that is, as far as somebody told."""
+    revision: str = ""
     status: int = 0
     code: str = ""
     stream: bool = False
@@ -120,12 +126,25 @@ class Log:
 class Accounts:
     """Opens a record when a request comes and closes it when it is over."""
 
-    def __init__(self, log: Log, metrics: Metrics) -> None:
+    def __init__(self, log: Log, metrics: Metrics, audit: Audit | None = None) -> None:
         self._log = log
+        self._audit = audit
         self.metrics = metrics
 
+    @property
+    def writable(self) -> bool:
+        """Whether a new request can be accounted for as the settings demand."""
+        return self._audit is None or self._audit.writable
+
+    def admit(self) -> None:
+        """Raises `AuditUnavailable` when a new request could not be accounted for."""
+        if self._audit is not None:
+            self._audit.admit()
+
     def shut(self) -> None:
-        """Write what is left of the log."""
+        """Write what is left of the log and of the audit."""
+        if self._audit is not None:
+            self._audit.close()
         self._log.close()
 
     def open(self, request_id: str, path: str, method: str = "POST") -> Record:
@@ -137,3 +156,5 @@ class Accounts:
         record.total_ms = round((time.time() - record.time) * 1000, 2)
         self.metrics.answered(record, path)
         self._log.write(record)
+        if self._audit is not None and is_audited(record, path):
+            self._audit.write(record)

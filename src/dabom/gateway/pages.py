@@ -50,7 +50,7 @@ def build_pages(gateway: Gateway) -> FastAPI:
     async def readyz() -> JSONResponse:
         """200 when an upstream can serve, else 503; `upstreams` has the state of each."""
         states = await gateway.fleet.states()
-        ready = "ok" in states.values() and not gateway.draining
+        ready = "ok" in states.values() and not gateway.draining and gateway.accountable
         body = {"ready": ready, "draining": gateway.draining, "upstreams": states}
         return JSONResponse(body, 200 if ready else 503)
 
