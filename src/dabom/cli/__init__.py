@@ -16,7 +16,7 @@ _COMMANDS = {
     "chat": (
         "dabom.cli.chat",
         "chat",
-        "질문을 보내고 답을 오는 대로 출력합니다. · Ask a question; print the answer as it comes.",
+        "질문을 보내고 답을 오는 대로 출력합니다. · Ask; print the answer as it comes.",
     ),
     "tokens": (
         "dabom.cli.tokens",
