@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-_COMMANDS = ("serve", "chat", "demo")
+_COMMANDS = ("serve", "chat", "tokens", "demo", "audit")
 _MAIN = """
 import sys
-heavy = {"aiohttp", "av", "dabom.client", "dabom.gateway", "fastapi", "numpy", "uvicorn"}
+heavy = {"aiohttp", "av", "dabom.client", "dabom.gateway", "fastapi", "numpy", "sqlalchemy", "uvicorn"}
 from dabom.cli import main
 sys.argv = ["dabom", "--help"]
 try:

@@ -65,7 +65,7 @@ class ChatOptions:
 
 @takes(ChatOptions)
 def chat(options: ChatOptions) -> None:
-    """질문을 보내고 답을 오는 대로 출력합니다. · Ask a question; print the answer as it comes.
+    """질문을 보내고 답을 오는 대로 출력합니다. · Ask; print the answer as it comes.
 
     키는 DABOM_API_KEY에서 읽습니다. · The key is read from DABOM_API_KEY.
     """

@@ -59,7 +59,9 @@ class Family:
         cost = self._seen(clip, options)
         if options.use_audio_in_video and cost.refusal is None:
             cost = self._heard(clip, cost)
-        return replace(cost, estimated=True) if clip.estimated else cost
+        if not clip.estimated:
+            return cost
+        return replace(cost, estimated=True, steps=(*cost.steps, Step("estimated", {})))
 
     def audio(self, samples: int, rate: int) -> Cost:
         """A sound of `samples` per channel at `rate` Hz."""

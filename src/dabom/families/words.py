@@ -56,6 +56,10 @@ SENTENCES = {
         "{tokens:,} + 2 markers = {prompt:,} tokens in the prompt",
         "{tokens:,} + 표시 2 = 프롬프트에서 {prompt:,}토큰",
     ),
+    "estimated": (
+        "an estimate: the file does not tell surely how many frames and samples the server will find",
+        "어림값: 서버가 찾을 프레임과 표본 수를 파일이 확실히 알려 주지 않음",
+    ),
     "no_pixels": (
         "the picture is {width}x{height}; each side needs at least one pixel",
         "그림이 {width}x{height}입니다. 각 변은 1픽셀 이상이어야 합니다",

@@ -6,9 +6,10 @@ Headers often tell the same without decoding (`read_facts`); this is for a perso
 from __future__ import annotations
 
 import io
+import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import av
 
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 _HEAD_BYTES = 65_536
 _LEAD = 16
 """Frames that OpenCV goes back before a place it seeks."""
+_ROUNDING_S = 0.002
 
 
 @dataclass(frozen=True)
 class Counted:
-    """One file. `width` and `height` are upright pixels; `clip` is set for a clip alone."""
+    """One file: `kind` is image, video or audio, the sides are upright pixels, a clip alone has `clip`."""
 
-    kind: Literal["image", "video", "audio"]
+    kind: str
     width: int = 0
     height: int = 0
     seconds: float = 0.0
@@ -105,8 +107,16 @@ def _clip(file: Any, track: Any) -> Counted:
     times = [second - times[0] for second in times]
     counted = frames_counted(stated, fps, times, keys) if fps > 0 else len(times)
     rate = sounds[0].codec_context.sample_rate if sounds else 0
-    clip = VideoFacts(width, height, counted, fps, samples if sounds else None, rate, decodable=len(times))
+    unsure = counted != len(times) and bool(track.codec_context.has_b_frames) and _varies(times)
+    heard = samples if sounds else None
+    clip = VideoFacts(width, height, counted, fps, heard, rate, unsure, decodable=len(times))
     return Counted("video", width, height, _seconds(file, track), clip, samples, rate)
+
+
+def _varies(times: Sequence[float]) -> bool:
+    """The rate varies by more than rounding. With B-frames the seek of OpenCV then ends where it likes."""
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    return bool(gaps) and max(gaps) - min(gaps) > _ROUNDING_S
 
 
 def _sound(file: Any) -> Counted:
