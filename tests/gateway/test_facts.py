@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import random
+import time
 from typing import Any
 
 import pytest
@@ -234,3 +235,133 @@ def test_a_million_parts_are_not_all_described() -> None:
     assert _read(b'{"messages":[{"content":' + texts + b"}]}").media == ()
     messages = b"[" + b"{}," * 100_000 + b'{"content":[' + part + b"]}]"
     assert _read(b'{"messages":' + messages + b"}").media == ()
+
+
+def _places(text: bytes, step: int | None = None) -> list[tuple[str, Any]]:
+    """The string and the whole of each media part, cut out of the body where the facts say they stand."""
+    return [
+        (text[place.start : place.end].decode(), json.loads(text[place.part_start : place.part_end]))
+        for place in _read(text, step).places
+    ]
+
+
+@pytest.mark.parametrize("blocks", [4, 400, 40_000])
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("surrogate", ["", "\ud800"])  # half of a pair, so that a mended copy is read
+def test_a_media_part_is_found_again_in_the_body(blocks: int, indent: int | None, surrogate: str) -> None:
+    uri = _uri(random.Random(blocks).randbytes(blocks * 3), "video/mp4")
+    parts = [
+        {"type": "text", "text": uri},  # the same text, said and not shown
+        {"text": uri, "image_url": {"detail": uri, "url": uri}},
+        {"type": "video_url", "video_url": {"url": uri}, "uuid": "x"},
+        {"type": "input_audio", "input_audio": {"data": uri, "format": "wav"}},
+    ]
+    text = json.dumps(_asked(*parts, user=surrogate), indent=indent).encode()
+    for step in (None, 70_000):
+        assert _places(text, step) == [(uri, part) for part in parts[1:]]
+
+
+def test_parts_inside_a_tools_result_count() -> None:
+    picture = {"type": "image_url", "image_url": {"url": _uri(_picture("PNG", 8, 8))}}
+    body = {
+        "messages": [
+            {"role": "user", "content": "look"},
+            {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "ok"}, picture]},
+            {"role": "user", "content": [{"type": "tool_result", "content": [picture]}]},
+        ]
+    }
+    text = json.dumps(body).encode()
+    facts = _read(text)
+    assert [media.kind for media in facts.media] == ["image", "image"]
+    assert [place.message for place in facts.places] == [1, 2]
+    assert [message.role for message in facts.messages] == ["user", "tool", "user"]
+    assert [set(message.kinds) for message in facts.messages] == [set(), {"image"}, {"image"}]
+    assert [part for _, part in _places(text)] == [picture, picture]
+
+
+def test_the_items_of_a_response_are_messages_too() -> None:
+    uri = _uri(_picture("PNG", 8, 8))
+    shown = {"type": "input_image", "image_url": uri}
+    body = {
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "가나"}, shown]},
+            {"type": "function_call_output", "call_id": "1", "output": [shown]},
+        ],
+        "max_output_tokens": 77,
+    }
+    facts = _read(json.dumps(body).encode())
+    assert [media.kind for media in facts.media] == ["image", "image"]
+    assert (facts.max_tokens, facts.text_bytes) == (77, 6)
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        ({"type": "image"}, "image"),
+        ({"type": "image_url", "image_url": None, "uuid": "1"}, "image"),
+        ({"type": "video"}, "video"),
+        ({"type": "input_audio"}, "audio"),
+        ({"type": "file", "file": {"file_id": "f1"}}, "file"),
+        ({"image_url": "https://nas/a.png"}, "image"),
+    ],
+)
+def test_a_part_without_bytes_still_needs_a_model_that_takes_it(part: dict[str, Any], kind: str) -> None:
+    (message,) = _read(json.dumps(_asked(part)).encode()).messages
+    assert set(message.kinds) == {kind}
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ({}, (None, 1, False, False)),
+        ({"max_tokens": 5}, (5, 1, False, False)),
+        ({"max_tokens": 5, "max_completion_tokens": 6, "n": 3}, (6, 3, False, False)),
+        ({"max_tokens": -1, "n": 0}, (None, 1, False, False)),
+        ({"max_tokens": "5", "n": "x", "tools": []}, (None, 1, False, False)),
+        ({"tools": [{"type": "function"}]}, (None, 1, True, False)),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, (None, 1, False, True)),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, (None, 1, False, False)),
+        ({"chat_template_kwargs": ["enable_thinking"]}, (None, 1, False, False)),
+    ],
+)
+def test_what_else_a_request_asks_for(more: dict[str, Any], found: tuple[Any, ...]) -> None:
+    facts = _read(json.dumps(_asked(**more)).encode())
+    assert (facts.max_tokens, facts.choices, facts.tools, facts.thinking) == found
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize("times", [1, 2000])
+def test_the_size_of_the_text_is_that_of_its_utf8(ascii_only: bool, times: int) -> None:
+    said = "다봄은 본다.\n" * times
+    body = {"messages": [{"role": "user", "content": said}, {"role": "assistant", "content": "예"}]}
+    text = json.dumps(body, ensure_ascii=ascii_only).encode()
+    for step in (None, 9000):
+        first, second = _read(text, step).messages
+        assert first.text_bytes == pytest.approx(len(said.encode()), rel=0.01)
+        assert second.text_bytes == 3
+
+
+@pytest.mark.parametrize("model", ["qwen", "user", "한", 'a"b', "x" * 70_000])
+def test_the_place_of_the_model(model: str) -> None:
+    body = {"user": model, "messages": [{"role": "user", "content": model}], "model": model}
+    for text in (json.dumps(body).encode(), json.dumps(dict(reversed(body.items())), indent=1).encode()):
+        place = _read(text, 5000).model_place
+        assert place is not None
+        assert json.loads(text[slice(*place)]) == model
+        assert text[: place[0]].rstrip().endswith(b'"model":')
+
+
+def test_the_facts_of_a_clip_take_less_than_two_milliseconds() -> None:
+    clip = _uri(random.Random(1).randbytes(1_275_000), "video/mp4")
+    text = json.dumps(_asked({"type": "video_url", "video_url": {"url": clip}})).encode()
+    assert len(text) > 1_700_000
+    reader, best = FactsReader(), 1.0
+    for _ in range(30):  # the machine has other work, too
+        began = time.perf_counter()
+        scanner = Scanner()
+        for start in range(0, len(text), 65_536):
+            scanner.feed(text[start : start + 65_536])
+        facts = reader.read(scanner.finish())
+        best = min(best, time.perf_counter() - began)
+        assert facts.places[0].end - facts.places[0].start == len(clip)
+    assert best < 0.002

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from dabom.app.names import Names
 from dabom.gateway import AuditSettings, Clocks, GatewaySettings, Key, Limits, UpstreamSettings
+from dabom.gateway.health import HealthSettings
 from dabom.gateway.keys import KeyList
 from dabom.gateway.routing.settings import AutoRule, RouteSettings, RoutingSettings
 
@@ -95,6 +96,19 @@ class Settings(BaseSettings, Clocks, Limits):
         RoutingSettings.model_fields["affinity_margin_tokens"].default,
         ge=0,
         description=RoutingSettings.model_fields["affinity_margin_tokens"].description,
+    )
+    media_turns: int = Field(
+        RoutingSettings.model_fields["media_turns"].default,
+        ge=1,
+        description=RoutingSettings.model_fields["media_turns"].description,
+    )
+    retries: int = Field(
+        RoutingSettings.model_fields["retries"].default,
+        ge=0,
+        description=RoutingSettings.model_fields["retries"].description,
+    )
+    health: HealthSettings = Field(
+        HealthSettings(), description=RoutingSettings.model_fields["health"].description
     )
     audit: AuditSettings = Field(
         AuditSettings(), description="a record of each request; see [audit](audit.md)"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import binascii
-import hashlib
-from itertools import islice
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+import numpy as np
 
+from dabom.families import Options, read_options
 from dabom.gateway import scan
-from dabom.media.headers import picture_size
+from dabom.gateway.parts import KINDS, Media, Place, describe, text_bytes
+from dabom.gateway.routing.settings import Modality
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from dabom.gateway.scan import Skeleton
 
@@ -21,57 +22,76 @@ T = TypeVar("T")
 
 _MAX_MEDIA, _MAX_LOOKS = 1024, 16_384
 """Media that are described, and messages and parts that are looked at: a body may hold millions of them."""
+_MAX_DEPTH = 4
+"""Parts inside parts: a tool's result holds parts of its own."""
 _NULL = msgspec.Raw(b"null")
-_KINDS = {
-    "image_url": "image",
-    "image": "image",
-    "input_image": "image",
-    "video_url": "video",
-    "video": "video",
-    "audio_url": "audio",
-    "input_audio": "audio",
-    "file": "file",
-}
-_MEDIA_WORDS = tuple(name.encode() for name in _KINDS)
+NO_OPTIONS = Options()
+_TYPES = {b'"%b"' % name.encode(): kind for name, kind in KINDS.items()}
+_TEXT_TYPES = frozenset({b'"text"', b'"input_text"', b'"output_text"'})
+_NO_KINDS: frozenset[Modality] = frozenset()
 
 
-class Media(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One picture, video, sound or file of a request.
+class Message(msgspec.Struct, frozen=True):
+    """One message. `role` is `user`, `assistant`, `tool`, `system`, or empty for any other.
 
-    `bytes` is the decoded size; `sha256_head` covers the first 16 KiB as they were sent. An outside URL is
-    only counted: its text may be a secret.
+    `text_bytes` is about the UTF-8 size of its text, tool calls included; `kinds` what it holds besides.
     """
 
-    kind: str
-    mime: str = ""
-    bytes: int = 0
-    sha256_head: str = ""
-    width: int = 0
-    height: int = 0
-    remote: bool = False
+    role: str = ""
+    text_bytes: int = 0
+    kinds: frozenset[Modality] = _NO_KINDS
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The facts of one request."""
+    """The facts of one request. `places` has the place of each of `media`, `messages` those looked at.
+
+    `max_tokens` is the longest answer that is asked for, `choices` how many; `text_bytes` is about the UTF-8
+    size of all text of the prompt, with the descriptions of tools; `thinking` is
+    `chat_template_kwargs.enable_thinking`; `model_place` is the place of the model's JSON string, with its
+    quotes.
+    """
 
     size: int = 0
     model: str | None = None
     stream: bool = False
     media: tuple[Media, ...] = ()
+    places: tuple[Place, ...] = ()
+    messages: tuple[Message, ...] = ()
+    max_tokens: int | None = None
+    choices: int = 1
+    tools: bool = False
+    thinking: bool = False
+    text_bytes: int = 0
+    model_place: tuple[int, int] | None = None
+    options: Options = NO_OPTIONS
 
 
 class _Body(msgspec.Struct):
     model: msgspec.Raw = _NULL
     stream: msgspec.Raw = _NULL
     messages: msgspec.Raw = _NULL
+    input: msgspec.Raw = _NULL
+    prompt: msgspec.Raw = _NULL
+    tools: msgspec.Raw = _NULL
+    max_tokens: msgspec.Raw = _NULL
+    max_completion_tokens: msgspec.Raw = _NULL
+    max_output_tokens: msgspec.Raw = _NULL
+    n: msgspec.Raw = _NULL
+    chat_template_kwargs: msgspec.Raw = _NULL
+    mm_processor_kwargs: msgspec.Raw = _NULL
+    media_io_kwargs: msgspec.Raw = _NULL
 
 
 class _Message(msgspec.Struct):
+    role: msgspec.Raw = _NULL
     content: msgspec.Raw = _NULL
+    output: msgspec.Raw = _NULL
+    tool_calls: msgspec.Raw = _NULL
 
 
 class _Part(msgspec.Struct):
     type: msgspec.Raw = _NULL
+    text: msgspec.Raw = _NULL
     image_url: msgspec.Raw = _NULL
     image: msgspec.Raw = _NULL
     input_image: msgspec.Raw = _NULL
@@ -80,6 +100,8 @@ class _Part(msgspec.Struct):
     audio_url: msgspec.Raw = _NULL
     input_audio: msgspec.Raw = _NULL
     file: msgspec.Raw = _NULL
+    content: msgspec.Raw = _NULL
+    output: msgspec.Raw = _NULL
 
 
 class _Source(msgspec.Struct):
@@ -88,101 +110,214 @@ class _Source(msgspec.Struct):
     file_data: msgspec.Raw = _NULL
 
 
+class _Kwargs(msgspec.Struct):
+    enable_thinking: msgspec.Raw = _NULL
+
+
+_ROLES = {b'"%b"' % role.encode(): role for role in ("user", "assistant", "tool", "system", "developer")}
+
+
 class FactsReader:
     """Reads the facts of bodies. Holds the decoders, which are costly to make."""
 
     def __init__(self) -> None:
         self._body = msgspec.json.Decoder(_Body)
-        self._list = msgspec.json.Decoder(list[msgspec.Raw])
-        self._message = msgspec.json.Decoder(_Message)
-        self._part = msgspec.json.Decoder(_Part)
-        self._source = msgspec.json.Decoder(_Source)
         self._text = msgspec.json.Decoder(str)
+        self._number = msgspec.json.Decoder(int)
+        self._kwargs = msgspec.json.Decoder(_Kwargs)
+        self._object = msgspec.json.Decoder(dict[str, object])
+        self._decoders = _Decoders()
 
-    def read(self, skeleton: Skeleton) -> Facts:
-        """Raises `InvalidJson`; a field of an unexpected type is left to the upstream to complain about."""
+    def read(self, skeleton: Skeleton, locate: Callable[[int], int] | None = None) -> Facts:
+        """Raises `InvalidJson`; a field of an unexpected type is left to the upstream to complain about.
+
+        `locate` tells the place in the body of a place in the skeleton, when the skeleton itself cannot.
+        """
         body = scan.decode(skeleton.text, self._body)
+        walk = _Walk(self._decoders, skeleton, locate or skeleton.locate)
+        model = None if body.model is _NULL else _lenient(body.model, self._text)
+        try:
+            walk.all(body)
+            model_place = None if model is None else walk.place_of_scalar(body.model)
+        except _Moved:
+            return self.read(replace(skeleton, text=scan.mend(skeleton.text)), locate)
+        tools = body.tools is not _NULL and bytes(body.tools) not in (b"[]", b"null")
         return Facts(
             size=skeleton.size,
-            model=self._lenient(body.model, self._text),
+            model=model,
             stream=bytes(body.stream) == b"true",
-            media=tuple(islice(self._media(body.messages, skeleton), _MAX_MEDIA))
-            if _may_hold_media(skeleton.text)
-            else (),
+            media=tuple(walk.media),
+            places=tuple(walk.places),
+            messages=tuple(walk.messages),
+            max_tokens=self._max_tokens(body),
+            choices=self._natural(body.n) or 1,
+            tools=tools,
+            thinking=self._thinks(body.chat_template_kwargs),
+            text_bytes=walk.text_bytes + (len(body.tools) if tools else 0),
+            model_place=model_place,
+            options=self._options(body),
         )
 
-    def _media(self, messages: msgspec.Raw, skeleton: Skeleton) -> Iterator[Media]:
-        looks = _MAX_LOOKS
-        for raw in self._lenient(messages, self._list) or ():
-            looks -= 1
-            if looks < 0:
-                return
-            message = self._lenient(raw, self._message)
-            if message is None or not bytes(message.content).startswith(b"["):
-                continue
-            for piece in self._lenient(message.content, self._list) or ():
-                looks -= 1
-                if looks < 0:
-                    return
-                part = self._lenient(piece, self._part)
-                if part is not None:
-                    yield from self._of_part(part, skeleton)
+    def _max_tokens(self, body: _Body) -> int | None:
+        for raw in (body.max_completion_tokens, body.max_tokens, body.max_output_tokens):
+            found = self._natural(raw)
+            if found is not None:
+                return found
+        return None
 
-    def _of_part(self, part: _Part, skeleton: Skeleton) -> Iterator[Media]:
-        for name, kind in _KINDS.items():
-            raw: msgspec.Raw = getattr(part, name)
+    def _natural(self, raw: msgspec.Raw) -> int | None:
+        number = None if raw is _NULL else _lenient(raw, self._number)
+        return number if number is not None and number >= 0 else None
+
+    def _options(self, body: _Body) -> Options:
+        processor, loader = body.mm_processor_kwargs, body.media_io_kwargs
+        if processor is _NULL and loader is _NULL:
+            return NO_OPTIONS
+        return read_options(_lenient(processor, self._object), _lenient(loader, self._object))
+
+    def _thinks(self, raw: msgspec.Raw) -> bool:
+        kwargs = None if raw is _NULL else _lenient(raw, self._kwargs)
+        return kwargs is not None and bytes(kwargs.enable_thinking) == b"true"
+
+
+class _Moved(Exception):
+    """What was decoded is a mended copy of the skeleton, so that places cannot be told."""
+
+
+class _Decoders:
+    def __init__(self) -> None:
+        self.list = msgspec.json.Decoder(list[msgspec.Raw])
+        self.message = msgspec.json.Decoder(_Message)
+        self.part = msgspec.json.Decoder(_Part)
+        self.source = msgspec.json.Decoder(_Source)
+
+
+class _Walk:
+    """One walk over the messages of a body and their parts."""
+
+    def __init__(self, decoders: _Decoders, skeleton: Skeleton, locate: Callable[[int], int]) -> None:
+        self.media: list[Media] = []
+        self.places: list[Place] = []
+        self.messages: list[Message] = []
+        self.text_bytes = 0
+        self._decoders = decoders
+        self._text = skeleton.text
+        self._strings = skeleton.strings
+        self._locate = locate
+        self._base: int | None = None
+        self._looks = _MAX_LOOKS
+
+    def all(self, body: _Body) -> None:
+        """Walk over what may hold a prompt: of a chat, of a response, of a completion."""
+        for raw in (body.messages, body.input, body.prompt):
             if raw is _NULL:
                 continue
-            source = self._lenient(raw, self._source)
-            if source is not None:
-                texts = (source.url, source.data, source.file_data)
-                raw = next((r for r in texts if bytes(r).startswith(b'"')), _NULL)
             text = bytes(raw)
             if text.startswith(b'"'):
-                yield _describe(kind, text[1:-1], skeleton)
+                self.text_bytes += text_bytes(text, self._strings)
+            elif raw is body.prompt:
+                self.text_bytes += len(text)
+            elif text.startswith(b"["):
+                self._walk_messages(raw)
 
-    def _lenient(self, raw: msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T | None:
-        try:
-            return decoder.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
+    def place_of_scalar(self, raw: msgspec.Raw) -> tuple[int, int]:
+        """Where a short value stands in the body; most stand there once, and are found at once."""
+        value = bytes(raw)
+        start = self._text.index(value) if self._text.count(value) == 1 else self._offset(raw)
+        return self._locate(start), self._locate(start + len(value) - 1) + 1
+
+    def _walk_messages(self, raws: msgspec.Raw) -> None:
+        for raw in _lenient(raws, self._decoders.list) or ():
+            self._looks -= 1
+            if self._looks < 0:
+                self.text_bytes += len(raw)
+                continue
+            message = _lenient(raw, self._decoders.message)
+            if message is None:
+                self.messages.append(Message())
+                continue
+            kinds: set[Modality] = set()
+            size = self._walk_content(message.content, kinds, _MAX_DEPTH)
+            if message.output is not _NULL:
+                size += self._walk_content(message.output, kinds, _MAX_DEPTH)
+            if message.tool_calls is not _NULL:
+                size += len(message.tool_calls)
+            role = _ROLES.get(bytes(message.role), "")
+            self.messages.append(Message(role, size, frozenset(kinds) if kinds else _NO_KINDS))
+            self.text_bytes += size
+
+    def _walk_content(self, content: msgspec.Raw, kinds: set[Modality], depth: int) -> int:
+        """The size of the text of a content, which is a string or a list of parts."""
+        text = bytes(content)
+        if text.startswith(b'"'):
+            return text_bytes(text, self._strings)
+        if not text.startswith(b"["):
+            return 0
+        size = 0
+        for raw in _lenient(content, self._decoders.list) or ():
+            self._looks -= 1
+            if self._looks < 0:
+                size += len(raw)
+                continue
+            part = _lenient(raw, self._decoders.part)
+            if part is None:
+                continue
+            if part.text is not _NULL:
+                size += text_bytes(bytes(part.text), self._strings)
+            for inner in (part.content, part.output):
+                if inner is not _NULL and depth:
+                    size += self._walk_content(inner, kinds, depth - 1)
+            if bytes(part.type) not in _TEXT_TYPES:
+                self._walk_part(part, raw, kinds)
+        return size
+
+    def _walk_part(self, part: _Part, raw: msgspec.Raw, kinds: set[Modality]) -> None:
+        kind = _TYPES.get(bytes(part.type))
+        if kind is not None:
+            kinds.add(kind)
+        for name, kind in KINDS.items():
+            value: msgspec.Raw = getattr(part, name)
+            if value is _NULL:
+                continue
+            source = _lenient(value, self._decoders.source)
+            if source is not None:
+                texts = (source.url, source.data, source.file_data)
+                value = next((r for r in texts if bytes(r).startswith(b'"')), _NULL)
+            text = bytes(value)
+            if not text.startswith(b'"'):
+                continue
+            kinds.add(kind)
+            if len(self.media) < _MAX_MEDIA:
+                self.media.append(describe(kind, text[1:-1], self._strings))
+                self.places.append(self._place(value, raw))
+
+    def _place(self, value: msgspec.Raw, part: msgspec.Raw) -> Place:
+        first, outer = self._offset(value), self._offset(part)
+        return Place(
+            self._locate(first) + 1,
+            self._locate(first + len(value) - 1),
+            self._locate(outer),
+            self._locate(outer + len(part) - 1) + 1,
+            len(self.messages),
+        )
+
+    def _offset(self, raw: msgspec.Raw) -> int:
+        """Where a value stands in the skeleton: it is a view of it, and msgspec does not tell where."""
+        if self._base is None:
+            self._base = _address(self._text)
+        offset = _address(raw) - self._base
+        if not 0 <= offset < len(self._text):
+            raise _Moved
+        return offset
 
 
-def _may_hold_media(text: bytes) -> bool:
-    """Whether a look at the messages can find any; a key may also be spelled with escapes."""
-    # the word first: a search for a quote is slow in a text of quotes
-    return any(word in text and b'"%b"' % word in text for word in _MEDIA_WORDS) or b"\\u" in text
+def _address(view: bytes | msgspec.Raw) -> int:
+    found: int = np.frombuffer(view, np.uint8).ctypes.data
+    return found
 
 
-def _describe(kind: str, value: bytes, skeleton: Skeleton) -> Media:
-    """Facts of the text of a data URI, or of bare base64 (`input_audio.data`)."""
-    string = skeleton.strings.get(value)
-    if string is None:
-        digest = hashlib.sha256(value[: scan.DIGEST_BYTES]).hexdigest()[:16]
-        head = tail = _unescape(value)
-        size = len(head)
-    else:
-        digest, head, tail = string.digest, _unescape(string.head), _unescape(string.tail)
-        size = string.end - string.start - string.surplus
-    mime, comma = "", 0
-    if head.startswith(b"data:"):
-        comma = head.find(b",", 0, 256) + 1
-        mime = head[5 : comma - 1].split(b";", 1)[0].decode("ascii", "replace")[:64] if comma else ""
-    elif b":" in head[:16]:
-        return Media(kind=kind, remote=True)
-    width, height = (picture_size(_decode_head(head[comma:])) or (0, 0)) if kind == "image" else (0, 0)
-    padding = len(tail) - len(tail.rstrip(b"="))
-    return Media(kind, mime, max(0, (size - comma - padding) * 3 // 4), digest, width, height)
-
-
-def _unescape(text: bytes) -> bytes:
-    """Base64 as it is meant; some writers of JSON escape its slashes or its padding."""
-    return text.replace(b"\\/", b"/").replace(b"\\u003d", b"=") if b"\\" in text else text
-
-
-def _decode_head(text: bytes) -> bytes:
-    """The bytes of as many whole base64 groups as the head holds; empty when it is none."""
+def _lenient(raw: msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T | None:
     try:
-        return binascii.a2b_base64(text[: len(text) // 4 * 4])
-    except binascii.Error:
-        return b""
+        return decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

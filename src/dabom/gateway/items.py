@@ -116,7 +116,10 @@ class ItemReader:
             )
         item = Item(bytes(inner.id), number, whole[first:last], Facts())
         try:
-            item.facts = self._facts.read(Skeleton(text, last - first, skeleton.strings))
+            item.facts = self._facts.read(
+                Skeleton(text, last - first, skeleton.strings),
+                lambda offset: skeleton.locate(start + offset) - first,
+            )
             if item.facts.stream:
                 item.flaw = ClientError(
                     "an item of a batch cannot be streamed; leave `stream` out", param="stream"

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dabom.gateway.health import HealthSettings
+
 Modality = Literal["text", "image", "video", "audio", "file"]
 Task = Literal["auto", "fast", "precise", "thinking", "agent", "coding"]
 
@@ -49,4 +51,16 @@ class RoutingSettings(_Frozen):
         ge=0,
         description="a replica that has seen the same media is preferred unless it has this many more tokens "
         "in flight than the least busy",
+    )
+    media_turns: int = Field(
+        3,
+        ge=1,
+        description="turns of the user, counted from the last, whose pictures, clips and sounds decide on "
+        "the route; a model that does not take older ones is told that they are left out",
+    )
+    retries: int = Field(
+        1, ge=0, description="further rounds along a route when no upstream of it could be connected to"
+    )
+    health: HealthSettings = Field(
+        HealthSettings(), description="when an upstream is passed over, and when it is asked again"
     )
