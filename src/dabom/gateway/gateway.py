@@ -11,6 +11,7 @@ import msgspec
 
 from dabom.errors import DabomError, Draining, MethodNotAllowed, NotFound
 from dabom.gateway import headers as head
+from dabom.gateway.admission import Bodies
 from dabom.gateway.exchange import LOST, Exchange
 from dabom.gateway.guard import Guard
 from dabom.gateway.keys import KeyUse
@@ -39,6 +40,8 @@ class Gateway:
     def __init__(self, settings: GatewaySettings, accounts: Accounts) -> None:
         self._accounts = accounts
         self._stage = Stage(settings, accounts)
+        self.bodies = Bodies(settings.admission)
+        self.metrics.bytes_in_flight.watch(read=lambda: self.bodies.tokens)
         self._leaving: set[asyncio.Task[None]] = set()
         self._running: set[Guard] = set()
         self._draining = False
@@ -98,6 +101,7 @@ class Gateway:
         before, after = self._stage, Stage(settings, self._accounts, self._stage)
         await after.open()
         self._stage = after
+        self.bodies.change(settings.admission)
         gone = {one.name for one in before.fleet.upstreams} - {one.name for one in after.fleet.upstreams}
         for name in gone:
             self.metrics.forget(name)
@@ -137,6 +141,7 @@ class Gateway:
             if label == ADMIN:
                 await self._administer(scope, exchange)
                 return
+            self._accounts.admit()
             holder = stage.keys.find(scope["headers"], time.time())
             counted = 0 if label == BATCH or method in _ASKS_FOR_A_STATE else 1
             with stage, KeyUse(holder, record, requests=counted) as exchange.key:
@@ -158,7 +163,8 @@ class Gateway:
         guard.told = LOST in scope
         self._running.add(guard)
         try:
-            await _route(stage, scope, exchange, guard, label)
+            async with self.bodies.room(exchange, stage.settings, batch=label == BATCH) as exchange.room:
+                await _route(stage, scope, exchange, guard, label)
         finally:
             self._running.discard(guard)
             lost.remove(guard.leave)
