@@ -23,6 +23,11 @@ _COMMANDS = {
         "tokens",
         "그림, 영상, 소리가 몇 토큰인지 셉니다. · Count what pictures, clips and sounds cost.",
     ),
+    "check": (
+        "dabom.cli.check",
+        "check",
+        "설정을 검사하고 요청이 가는 곳을 보여 줍니다. · Check settings; show where requests go.",
+    ),
     "demo": (
         "dabom.cli.demo",
         "demo",
