@@ -4,6 +4,10 @@ DabomError                        500 internal_error
 ├── ClientError                   400 invalid_request      the caller must change something
 │   ├── InvalidJson               400 invalid_json
 │   ├── InvalidMedia              400 invalid_media
+│   │   ├── MediaUnsupported      400 media_unsupported
+│   │   ├── MediaMismatch         400 media_mismatch
+│   │   ├── MediaTooLarge         400 media_too_large
+│   │   └── UrlRefused            400 url_refused
 │   ├── Unauthorized              401 unauthorized
 │   │   └── KeyExpired            401 key_expired
 │   ├── RouteForbidden            403 route_forbidden
@@ -93,6 +97,30 @@ class InvalidMedia(ClientError):
     code = "invalid_media"
 
 
+class MediaUnsupported(InvalidMedia):
+    """A picture is of a kind that model servers do not read, or moves, or has pages."""
+
+    code = "media_unsupported"
+
+
+class MediaMismatch(InvalidMedia):
+    """The bytes are of another kind than the request says."""
+
+    code = "media_mismatch"
+
+
+class MediaTooLarge(InvalidMedia):
+    """A picture has more pixels, or a request more pictures, clips or sounds, than the limit."""
+
+    code = "media_too_large"
+
+
+class UrlRefused(InvalidMedia):
+    """An outside URL is not on the allow-list, or could not be fetched within the limits."""
+
+    code = "url_refused"
+
+
 class Unauthorized(ClientError):
     """The key is missing or wrong."""
 
@@ -152,10 +180,15 @@ class PromptTooLong(ClientError):
 
     code = "prompt_too_long"
 
-    def __init__(self, message: str, *, needed: int, limit: int) -> None:
+    def __init__(self, message: str, *, needed: int, limit: int, largest: str = "") -> None:
         super().__init__(message, param="messages")
-        self.needed = needed
-        self.limit = limit
+        self.numbers = {"needed": needed, "limit": limit, "largest": largest}
+
+    def body(self) -> dict[str, Any]:
+        """With the numbers: tokens that are `needed`, their `limit`, and the name of the `largest` part."""
+        told = super().body()
+        told["error"].update(self.numbers)
+        return told
 
 
 class BodyTooLarge(ClientError):
