@@ -9,17 +9,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import AliasChoices
+from pydantic import AliasChoices, BaseModel
 
 from dabom import errors
 from dabom.app import Settings
+from dabom.app.config.shape import fields_at
 from dabom.errors import DabomError
-from dabom.gateway import Clocks, Limits, UpstreamSettings
+from dabom.gateway import Clocks, Limits
+from dabom.gateway.routing.settings import RoutingSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pydantic.fields import FieldInfo
+
+    from dabom.app.config.document import Place
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -126,8 +130,9 @@ SETTINGS_HEAD = """# Settings
 Written by `make docs` from `dabom.app.settings`; do not edit.
 
 `dabom serve` takes each setting from the first place that has it: the command line (`--host`, `--port`), the
-environment, a file `.env` in the working directory, the YAML file of `--config`, the default. A wrong setting
-stops the start with exit code 2 and a line that names it.
+environment, a file `.env` in the working directory, the YAML file of `--config`, the default. A list or a
+table in the environment is JSON. A wrong setting stops the start with exit code 2 and a line that names it.
+How the file is written, with shorthand for routes and rules, is told in [configuration](configuration.md).
 
 Without `VLLM_BASE_URL` and `upstreams`, the built-in reader is started as the upstream.
 """
@@ -159,8 +164,10 @@ CLIENT_TAIL = """
 def shown_default(field: FieldInfo, unit: str) -> str:
     if field.is_required():
         return "required"
-    value = field.default
-    if value is None or value == () or value == "":
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return "below"
+    if value is None or value in ((), "", {}, frozenset()):
         return "unset"
     if unit == "bytes":
         return f"{value / 2**20:g} MiB" if value >= 2**20 else f"{value / 2**10:g} KiB"
@@ -178,21 +185,38 @@ def environment_name(name: str, field: FieldInfo) -> str:
 
 
 def settings_page() -> str:
-    """One row per field of the settings, and one per field of an upstream."""
+    """One row per field of the settings, then one table for each that holds settings itself."""
     lines = [SETTINGS_HEAD, "| name | environment | default | unit | meaning |", "|---|---|---|---|---|"]
-    own = [
-        name for name in Settings.model_fields if name not in {**Clocks.model_fields, **Limits.model_fields}
-    ]
-    for name in [*own, *Clocks.model_fields, *Limits.model_fields]:
+    last = [*RoutingSettings.model_fields, *Clocks.model_fields, *Limits.model_fields]
+    own = [name for name in Settings.model_fields if name not in last]
+    for name in [*own, *last]:
         field = Settings.model_fields[name]
         unit, environment = unit_of(name), environment_name(name, field)
         lines.append(
             f"| `{name}` | {environment} | {shown_default(field, unit)} | {unit} | {meaning(name, field)} |"
         )
-    lines += [UPSTREAMS_HEAD, "| name | default | meaning |", "|---|---|---|"]
-    for name, field in UpstreamSettings.model_fields.items():
-        lines.append(f"| `{name}` | {shown_default(field, unit_of(name))} | {meaning(name, field)} |")
+    for name in [*own, *last]:
+        fields, title = inner_fields(name)
+        if fields:
+            lines += [UPSTREAMS_HEAD if name == "upstreams" else f"\n## {title}\n"]
+            lines += ["| name | default | meaning |", "|---|---|---|"]
+            lines += [
+                f"| `{inner}` | {shown_default(field, unit_of(inner))} | {meaning(inner, field)} |"
+                for inner, field in fields.items()
+            ]
     return "\n".join([*lines, CLIENT_TAIL])
+
+
+def inner_fields(name: str) -> tuple[Mapping[str, FieldInfo] | None, str]:
+    """The settings inside of a setting, and what the page calls them."""
+    places: tuple[tuple[Place, str], ...] = (
+        ((name,), f"`{name}`"),
+        ((name, 0), f"Each entry of `{name}`"),
+        ((name, "a name"), f"Each entry of `{name}`"),
+    )
+    return next(
+        ((fields, title) for place, title in places if (fields := fields_at(Settings, place))), (None, "")
+    )
 
 
 def meaning(name: str, field: FieldInfo) -> str:

@@ -11,9 +11,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from dabom.app.names import Names
 from dabom.gateway import AuditSettings, Clocks, GatewaySettings, Key, Limits, UpstreamSettings
-from dabom.gateway.health import HealthSettings
+from dabom.gateway.admission.settings import AdmissionSettings
 from dabom.gateway.keys import KeyList
-from dabom.gateway.routing.settings import AutoRule, RouteSettings, RoutingSettings
+from dabom.gateway.masking import MaskNames
+from dabom.gateway.routing.settings import RoutingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,7 @@ def _seed(name: str, field: str) -> AliasChoices:
     return AliasChoices(name, f"DABOM_{field.upper()}", field)
 
 
-class Settings(BaseSettings, Clocks, Limits):
+class Settings(BaseSettings, Clocks, Limits, RoutingSettings):
     """What `dabom serve` can be told. In the environment a name is `DABOM_` and its capitals.
 
     Six have the names that vLLM's users know: `VLLM_BASE_URL`, `VLLM_API_KEY`, `VLLM_CONCURRENCY`,
@@ -77,38 +78,20 @@ class Settings(BaseSettings, Clocks, Limits):
     admin_key: Key | None = Field(
         None, description="key for `/admin/...` and the pages; without it there is no such path"
     )
-    keys: KeyList = Field((), description="several keys of clients, each with its limits; see [keys](keys.md)")
+    keys: KeyList = Field(
+        (), description="several keys of clients, each with its limits; see [keys](keys.md)"
+    )
+    mask: MaskNames = Field(
+        frozenset(), description="personal data that is masked in answers, such as `resident_number`"
+    )
     forward_authorization: bool = Field(
         False, description="pass the client's `Authorization` on to the upstream"
     )
     early_stream: bool = Field(
         False, description="open streams at once and keep them alive while they wait; errors are then events"
     )
-    models: dict[str, str] = Field(
-        default_factory=dict, description="public names: a route, an upstream or another model for each"
-    )
-    routes: dict[str, RouteSettings] = Field(
-        default_factory=dict, description="ordered targets by name; the next is for when one fails"
-    )
-    auto: tuple[AutoRule, ...] = Field((), description="where `auto`, `auto-fast`, ... go, by what they hold")
-    default_route: str | None = Field(None, description="where unknown model names go; unset: 404")
-    affinity_margin_tokens: int = Field(
-        RoutingSettings.model_fields["affinity_margin_tokens"].default,
-        ge=0,
-        description=RoutingSettings.model_fields["affinity_margin_tokens"].description,
-    )
-    media_turns: int = Field(
-        RoutingSettings.model_fields["media_turns"].default,
-        ge=1,
-        description=RoutingSettings.model_fields["media_turns"].description,
-    )
-    retries: int = Field(
-        RoutingSettings.model_fields["retries"].default,
-        ge=0,
-        description=RoutingSettings.model_fields["retries"].description,
-    )
-    health: HealthSettings = Field(
-        HealthSettings(), description=RoutingSettings.model_fields["health"].description
+    admission: AdmissionSettings = Field(
+        AdmissionSettings(), description="who gets a permit when there are not enough"
     )
     audit: AuditSettings = Field(
         AuditSettings(), description="a record of each request; see [audit](audit.md)"
@@ -131,9 +114,11 @@ class Settings(BaseSettings, Clocks, Limits):
             api_key=self.api_key,
             admin_key=self.admin_key,
             keys=self.keys,
+            mask=self.mask,
             clocks=clocks,
             limits=Limits(**{name: getattr(self, name) for name in Limits.model_fields}),
             routing=self.names(*given).resolve(),
+            admission=self.admission,
             audit=self.audit,
         )
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class AdmissionSettings(BaseModel):
     """Who gets a permit when there are not enough, and how many may wait for one."""
 
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, extra="forbid")
 
     max_queue: int = Field(
         1000, ge=1, description="requests of one priority that may wait for one upstream; 429 beyond it"
