@@ -276,3 +276,19 @@ async def test_a_path_is_logged_without_its_query(behind: Behind) -> None:
         await gw.ask(f"/v1/files?key={_SECRET}", headers=_HEADERS)
         await gw.ask(f"/nope?key={_SECRET}", headers=_HEADERS)
         await _expect_nothing(gw)
+
+
+async def test_nothing_is_in_the_audit(behind: Behind, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("audit")
+    audit = {"database": str(folder / "audit.db")}
+    async with behind(json_reply({"ok": 1}), max_batch_items=8, max_body_bytes=1_000_000, audit=audit) as (
+        _,
+        gw,
+    ):
+        await _expect_nothing(gw, await _ask_everything(gw))
+        await gw.until(lambda: gw.gateway.metrics.audit.value("written") >= 24)
+        # with what stands in the log of the database, before it becomes part of it
+        written = b"".join(file.read_bytes() for file in folder.iterdir())
+    assert b'"kind":"image"' in written
+    _check("the audit", written)
+    _check("the audit", (folder / "audit.db").read_bytes())
