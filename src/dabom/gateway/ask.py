@@ -43,6 +43,7 @@ class Asker:
         record = self._accounts.open(f"{exchange.record.request_id}-{item.number}", PATH)
         record.note(item.facts)
         record.upstream, record.queue_ms = target.name, queue_ms
+        record.predicted_tokens = item.cost.predicted if item.cost else None
         try:
             async with Guard() as guard:
                 answer = await self._send(item, target, exchange, guard)

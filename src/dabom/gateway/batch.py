@@ -64,7 +64,7 @@ class Batch:
             body[size : size + len(chunk)] = chunk
             size += len(chunk)
             scanner.feed(chunk)
-        exchange.uploading = False
+        exchange.received(upload.size)
         items = self._reader.all(scanner.finish(), body)
         guard.unlimit()
         guard.watch(exchange.receive)

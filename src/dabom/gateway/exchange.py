@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dabom.gateway.account import Record
+    from dabom.gateway.admission import Permit
     from dabom.gateway.asgi import Headers, Receive, Scope, Send
     from dabom.gateway.keys import KeyUse
 
@@ -44,12 +45,20 @@ class Exchange:
         """An event may be sent now."""
         self.key: KeyUse
         """Whose request it is; set before it is served."""
+        self.room: Permit | None = None
+        """The bytes that its body may have."""
         self.hush: Callable[[], object] = lambda: None
         """Stops whoever keeps a stream alive that has been opened early."""
         self.remains: Callable[[DabomError], bytes] | None = None
         """What a batch still has to say when it is cut."""
         self._send = send
         self._abort: Callable[[], None] | None = scope.get(ABORT)
+
+    def received(self, size: int) -> None:
+        """The body is there, with `size` bytes: no more room is needed."""
+        self.uploading = False
+        if self.room is not None:
+            self.room.claims(self.room.claim._replace(tokens=size))
 
     async def start(self, status: int, headers: Headers) -> None:
         """Send the head."""

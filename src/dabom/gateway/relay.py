@@ -15,6 +15,7 @@ import msgspec
 from dabom.errors import FirstByteTimeout, IdleTimeout, UnsupportedMediaType, UpstreamBroken
 from dabom.gateway import headers as head
 from dabom.gateway import sse
+from dabom.gateway.admission import claim_of, weigh
 from dabom.gateway.upload import JsonUpload, Stalled
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Relay:
                 upload.limit_silence(guard, self._clocks.upload_idle_timeout_s)
                 break
         skeleton = await upload.rest()
-        exchange.uploading = False
+        exchange.received(upload.size)
         facts = self._facts.read(skeleton)
         exchange.record.note(facts)
         guard.unlimit()
@@ -101,7 +102,10 @@ class Relay:
 
     async def queue(self, exchange: Exchange, guard: Guard, target: Upstream, outgoing: Outgoing) -> None:
         """Wait for a permit, then ask."""
-        permit = target.permits.hold(self._clocks.acquire_timeout_s)
+        cost = weigh(target.meter, outgoing.facts, outgoing.body, outgoing.path)
+        exchange.record.predicted_tokens = cost.predicted
+        exchange.key.charge(cost.tokens)
+        permit = target.permits.hold(self._clocks.acquire_timeout_s, claim_of(cost, exchange))
         try:
             async with permit:
                 await self.ask(exchange, guard, target, outgoing)

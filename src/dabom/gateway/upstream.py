@@ -15,8 +15,8 @@ from dabom.gateway.wire import Answer, Wire
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dabom.gateway.admission import Meter, Permits
     from dabom.gateway.asgi import Headers
-    from dabom.gateway.permits import Permits
     from dabom.gateway.settings import UpstreamSettings
 
 # uvicorn, and so vLLM, closes a connection that rests for 5 s; a request sent in that moment would be lost
@@ -28,10 +28,13 @@ _ONE_WRITE_BYTES = 16 * 1024
 class Upstream:
     """Sends requests to one model server over connections that are used again, the warmest first."""
 
-    def __init__(self, settings: UpstreamSettings, permits: Permits, connect_timeout_s: float) -> None:
+    def __init__(
+        self, settings: UpstreamSettings, permits: Permits, meter: Meter, connect_timeout_s: float
+    ) -> None:
         url = urlsplit(settings.url)
         self.name = settings.name or url.netloc
         self.permits = permits
+        self.meter = meter
         self.models: frozenset[str] | None = None
         """The models that it serves; None while that is not known."""
         key = settings.api_key
