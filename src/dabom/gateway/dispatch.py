@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dabom.errors import BatchTooLarge, ClientGone, DabomError
+from dabom.gateway.admission import claim_of, weigh
 from dabom.gateway.lines import Lines, failed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from dabom.gateway.admission import Claim
     from dabom.gateway.ask import Asker
     from dabom.gateway.exchange import Exchange
     from dabom.gateway.guard import Guard
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from dabom.gateway.lines import Budget
     from dabom.gateway.upstream import Upstream
 
+PATH = "/chat/completions"
 _MAX_WAITING_BYTES = 512 * 2**20
 
 
@@ -88,13 +92,15 @@ class Dispatch:
         while (item := await lane.get()) is not None:
             asked = loop.time()
             try:
-                await target.permits.acquire(self._asker.clocks.acquire_timeout_s)
+                item.cost = weigh(target.meter, item.facts, (item.body,), PATH)
+                claim = claim_of(item.cost, self._exchange, item=True)
+                await target.permits.acquire(self._asker.clocks.acquire_timeout_s, claim)
             except DabomError as error:
                 self._refuse(item, error)
                 continue
             task = asking.create_task(self._ask(item, target, (loop.time() - asked) * 1000))
             # not in the task: one that is cancelled before its first step would keep the permit
-            task.add_done_callback(lambda _: target.permits.release())
+            task.add_done_callback(partial(_give_back, target, claim))
 
     async def _ask(self, item: Item, target: Upstream, queue_ms: float) -> None:
         self._finish(item, await self._asker.ask(item, target, self._exchange, round(queue_ms, 2)))
@@ -114,6 +120,10 @@ class Dispatch:
         rest = b"".join(failed(ident, error) for ident in self.pending.values())
         self.pending.clear()
         return self.lines.take() + rest
+
+
+def _give_back(target: Upstream, claim: Claim, _: object) -> None:
+    target.permits.release(claim)
 
 
 def _first(errors: BaseExceptionGroup[DabomError]) -> DabomError:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dabom.errors import DabomError, ModelNotFound, UpstreamBroken, UpstreamUnreachable
-from dabom.gateway.admission import Permits
+from dabom.gateway.admission import Meter, Permits
+from dabom.gateway.routing import target_name
 from dabom.gateway.upstream import Upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from dabom.gateway.metrics import Metrics
     from dabom.gateway.settings import GatewaySettings, UpstreamSettings
@@ -25,6 +27,10 @@ class _Model(msgspec.Struct):
     id: str
 
 
+class _Room(msgspec.Struct):
+    max_model_len: int | None = None
+
+
 class _Models(msgspec.Struct):
     data: list[msgspec.Raw]
 
@@ -33,6 +39,15 @@ def able(upstreams: Sequence[Upstream], model: str | None) -> list[Upstream]:
     """Those that serve `model`, the least busy first; the name makes ties repeatable."""
     serving = [u for u in upstreams if u.models and (model is None or model in u.models)]
     return sorted(serving, key=lambda u: (u.permits.held + u.permits.waiting, u.name))
+
+
+def _longest(entries: Iterable[msgspec.Raw]) -> int | None:
+    """The longest prompt and answer in tokens, when an upstream tells it as vLLM does."""
+    found = []
+    for entry in entries:
+        with suppress(msgspec.DecodeError):
+            found.append(msgspec.json.decode(entry, type=_Room).max_model_len or 0)
+    return max(found, default=0) or None
 
 
 class Fleet:
@@ -46,7 +61,7 @@ class Fleet:
     async def __aenter__(self) -> Fleet:
         connect_s = self._settings.clocks.connect_timeout_s
         self.upstreams = tuple(
-            Upstream(one, self._permits(one), connect_s) for one in self._settings.upstreams
+            Upstream(one, self._permits(one), self._meter(one), connect_s) for one in self._settings.upstreams
         )
         for upstream in self.upstreams:
             self._metrics.show_permits(upstream.name, upstream.permits)
@@ -55,6 +70,9 @@ class Fleet:
     def _permits(self, one: UpstreamSettings) -> Permits:
         concurrency = one.concurrency or self._settings.concurrency
         return Permits(concurrency, one.token_budget, self._settings.admission)
+
+    def _meter(self, one: UpstreamSettings) -> Meter:
+        return Meter(target_name(one), one, self._settings.admission.default_answer_tokens)
 
     async def __aexit__(self, *_: object) -> None:
         for upstream in self.upstreams:
@@ -89,7 +107,9 @@ class Fleet:
     async def ask(self, upstream: Upstream) -> str:
         """Learn what an upstream serves; its state in one word for /readyz."""
         try:
-            upstream.models = frozenset(await self._offers(upstream))
+            offers = await self._offers(upstream)
+            upstream.models = frozenset(offers)
+            upstream.meter.learn(tuple(offers), _longest(offers.values()))
         except DabomError as error:
             upstream.models = None
             return error.code

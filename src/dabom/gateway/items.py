@@ -15,6 +15,7 @@ from dabom.gateway.scan import Skeleton
 if TYPE_CHECKING:
     from mmap import mmap
 
+    from dabom.gateway.admission import RequestCost
     from dabom.gateway.facts import FactsReader
     from dabom.gateway.settings import Limits
 
@@ -41,6 +42,7 @@ class Item:
     facts: Facts
     flaw: DabomError | None = None
     size: int = 0
+    cost: RequestCost | None = None
 
 
 class ItemReader:

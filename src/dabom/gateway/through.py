@@ -65,7 +65,7 @@ class Through:
         while chunk := await upload.next():
             guard.touch()
             parts.append(chunk)
-        exchange.uploading = False
+        exchange.received(upload.size)
         exchange.record.bytes_in = upload.size
         return b"".join(parts)
 

@@ -80,7 +80,7 @@ class Base64Source:
 class Pieces:
     """A text that lies in several pieces, such as the body of an upload, read without joining them."""
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
+    def __init__(self, pieces: Sequence[bytes | memoryview]) -> None:
         self._pieces = pieces
         self._ends = list(accumulate(len(piece) for piece in pieces))
 

@@ -37,14 +37,16 @@ SMALLEST = Claim()
 """One permit and no tokens, for what has no cost that anyone could tell."""
 
 
-def read_priority(headers: Headers, default: Priority, highest: Priority = Priority.REALTIME) -> Priority:
-    """What `X-Dabom-Priority` asks for, at most `highest` (that of the key); `default` without the header.
+def read_priority(headers: Headers, own: str | None = None, *, items: bool = False) -> Priority:
+    """What `X-Dabom-Priority` asks for, but no higher than `own`, that of the key.
 
-    Raises `ClientError` for a word that is none.
+    Without the header it is that of the key, and normal without one; `items` of a batch are batch. Raises
+    `ClientError` for a word that is none.
     """
+    highest = Priority.REALTIME if own is None else _BY_NAME[own.encode()]
     word = head.find(headers, HEADER)
     if word is None:
-        return max(default, highest)
+        return Priority.BATCH if items else Priority.NORMAL if own is None else highest
     priority = _BY_NAME.get(word.strip().lower())
     if priority is None:
         raise ClientError(
