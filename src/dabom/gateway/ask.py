@@ -8,6 +8,7 @@ from dabom.errors import DabomError, FirstByteTimeout, IdleTimeout, UpstreamBrok
 from dabom.gateway.guard import Guard
 from dabom.gateway.lines import answered, failed
 from dabom.gateway.relay import upstream_headers
+from dabom.gateway.usage import TAIL_BYTES, note_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +51,9 @@ class Asker:
                 record.first_byte_ms = guard.elapsed_ms()
                 text = await self._whole(guard, target, answer)
                 record.status, record.bytes_out = answer.status, len(text)
+                note_usage(record, text[-TAIL_BYTES:])
+                if exchange.masking is not None:
+                    text = exchange.masking.item(text)
                 return answered(item, answer.status, round(guard.elapsed_ms()), text)
         except DabomError as error:
             record.status, record.code = error.status, error.code

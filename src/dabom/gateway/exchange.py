@@ -10,6 +10,7 @@ import msgspec
 from dabom.errors import ClientGone, DabomError, Unavailable
 from dabom.gateway import headers as head
 from dabom.gateway import sse
+from dabom.gateway.usage import Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dabom.gateway.admission import Permit
     from dabom.gateway.asgi import Headers, Receive, Scope, Send
     from dabom.gateway.keys import KeyUse
+    from dabom.gateway.masking import AnswerMask, Masking
 
 ABORT = "dabom.abort"
 """Key of a scope: a function that drops the connection with what is still to be sent."""
@@ -43,6 +45,10 @@ class Exchange:
         """The body has not been received whole."""
         self.between = True
         """An event may be sent now."""
+        self.masking: Masking | None = None
+        """Masks what is sent, when it is switched on."""
+        self.tail = Tail()
+        """The end of the answer, for the usage in it."""
         self.key: KeyUse
         """Whose request it is; set before it is served."""
         self.room: Permit | None = None
@@ -52,6 +58,7 @@ class Exchange:
         self.remains: Callable[[DabomError], bytes] | None = None
         """What a batch still has to say when it is cut."""
         self._send = send
+        self._mask: AnswerMask | None = None
         self._abort: Callable[[], None] | None = scope.get(ABORT)
 
     def received(self, size: int) -> None:
@@ -62,6 +69,8 @@ class Exchange:
 
     async def start(self, status: int, headers: Headers) -> None:
         """Send the head."""
+        if self.masking is not None:
+            headers, self._mask = self.masking.begin(headers)
         self.started = True
         self.record.status = status
         self.events = sse.readable(headers)
@@ -69,6 +78,11 @@ class Exchange:
 
     async def write(self, chunk: bytes) -> None:
         """Send a piece of the body."""
+        self.tail.add(chunk)
+        if self._mask is not None:
+            chunk = self._mask.add(chunk)
+            if not chunk:
+                return
         self.sending = True
         await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
         self.sending = False
@@ -81,6 +95,9 @@ class Exchange:
                 await self.write(last)
             await self._linger()
             last = b""
+        self.tail.add(last)
+        if self._mask is not None:
+            last, self._mask = self._mask.add(last) + self._mask.end(), None
         self.sending = True
         await self._send({"type": "http.response.body", "body": last, "more_body": False})
         self.sending = False
@@ -95,6 +112,11 @@ class Exchange:
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
         """Send an answer that is there as a whole."""
+        self.tail.add(body)
+        if self.masking is not None:
+            headers, mask = self.masking.begin(headers)
+            body = body if mask is None else mask.add(body) + mask.end()
+            self.masking = None  # the head that follows is of what is masked already
         await self.start(status, [*headers, (b"content-length", str(len(body)).encode())])
         self.record.bytes_out += len(body)
         self.sending = True

@@ -17,6 +17,7 @@ from dabom.gateway.guard import Guard
 from dabom.gateway.keys import KeyUse
 from dabom.gateway.pages import build_pages
 from dabom.gateway.stage import Stage
+from dabom.gateway.usage import note_usage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -143,6 +144,7 @@ class Gateway:
                 return
             self._accounts.admit()
             holder = stage.keys.find(scope["headers"], time.time())
+            exchange.masking = stage.masking
             counted = 0 if label == BATCH or method in _ASKS_FOR_A_STATE else 1
             with stage, KeyUse(holder, record, requests=counted) as exchange.key:
                 async with Guard() as guard:
@@ -166,6 +168,8 @@ class Gateway:
             async with self.bodies.room(exchange, stage.settings, batch=label == BATCH) as exchange.room:
                 await _route(stage, scope, exchange, guard, label)
         finally:
+            if label not in (BATCH, MODELS):
+                note_usage(exchange.record, exchange.tail.bytes())
             self._running.discard(guard)
             lost.remove(guard.leave)
 

@@ -16,6 +16,7 @@ from dabom.errors import FirstByteTimeout, IdleTimeout, UnsupportedMediaType, Up
 from dabom.gateway import headers as head
 from dabom.gateway import sse
 from dabom.gateway.admission import claim_of, weigh
+from dabom.gateway.masking import ask_plain
 from dabom.gateway.upload import JsonUpload, Stalled
 
 if TYPE_CHECKING:
@@ -273,6 +274,8 @@ def upstream_headers(exchange: Exchange, target: Upstream, length: int | None, *
     if authorization is None and forward:
         authorization = head.find(exchange.headers, b"authorization")
     headers = head.for_upstream(exchange.headers, exchange.record.request_id, authorization)
+    if exchange.masking is not None:
+        headers = ask_plain(headers)
     if length is not None:
         headers.append((b"content-length", str(length).encode()))
     return headers

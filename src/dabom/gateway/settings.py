@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, mo
 from dabom.gateway.admission.settings import AdmissionSettings
 from dabom.gateway.audit import AuditSettings
 from dabom.gateway.keys import KeyList
+from dabom.gateway.masking import MaskNames
 from dabom.gateway.routing.settings import Modality, RoutingSettings
 
 UpstreamKind = Literal["vllm", "llama_cpp", "mlx", "openai", "reader"]
@@ -164,6 +165,7 @@ class GatewaySettings(BaseModel):
     api_key: Key | None = None
     admin_key: Key | None = None
     keys: KeyList = ()
+    mask: MaskNames = frozenset()
     clocks: Clocks = Clocks()
     limits: Limits = Limits()
     routing: RoutingSettings = RoutingSettings()

@@ -9,6 +9,7 @@ from dabom.gateway.batch import Batch
 from dabom.gateway.facts import FactsReader
 from dabom.gateway.fleet import Fleet
 from dabom.gateway.keys import Keys
+from dabom.gateway.masking import Masking
 from dabom.gateway.relay import Relay
 from dabom.gateway.through import Through
 
@@ -24,6 +25,7 @@ class Stage:
         facts = FactsReader()
         self.settings = settings
         self.keys: Keys = Keys(settings, accounts.metrics, None if before is None else before.keys)
+        self.masking = Masking.by_names(settings.mask, accounts.metrics, settings.limits.max_answer_bytes)
         self.fleet = Fleet(settings, accounts.metrics)
         self.relay = Relay(settings, self.fleet, facts)
         self.batch = Batch(settings, self.fleet, facts, accounts)
