@@ -359,27 +359,6 @@ async def test_a_stream_as_the_answer_of_an_item_is_not_json(behind: Behind) -> 
         assert (line["status"], line["code"]) == (500, "upstream_broken")
 
 
-@pytest.mark.parametrize(
-    ("priority", "order"), [("normal", ["qwen", "qwen", "single"]), ("batch", ["qwen", "single", "qwen"])]
-)
-async def test_batches_and_single_requests_share_the_permits(
-    behind: Behind, priority: str, order: list[str]
-) -> None:
-    gate = asyncio.Event()
-    async with behind([WaitFor(gate), *json_reply({"ok": 1})], concurrency=1) as (upstream, gw):
-        headers = [("x-dabom-priority", priority)] if priority != "batch" else []
-        items = _batch(*(_item(n) for n in range(5)))
-        batch = asyncio.create_task(gw.ask("/chat/batch", items, headers=headers))
-        await upstream.wait_seen(1)
-        await gw.until(lambda: gw.permits.waiting == 1)
-        single = asyncio.create_task(gw.ask("/chat", {"model": "single"}))
-        await gw.until(lambda: gw.permits.waiting == 2)  # one for the whole batch, one for the request
-        gate.set()
-        assert (await single).status == 200
-        assert len(_lines(await batch)) == 5
-        assert [seen.json()["model"] for seen in upstream.seen][:3] == order
-
-
 async def test_an_item_over_the_limit_makes_the_batch_a_413(behind: Behind) -> None:
     async with behind(max_body_bytes=20_000) as (upstream, gw):
         for filler in ("x" * 30_000, ["y" * 300] * 100):

@@ -65,6 +65,29 @@ async def test_all_routes_share_one_pool(behind: Behind, chat: dict[str, Any]) -
         assert most == 2
 
 
+@pytest.mark.parametrize(
+    ("headers", "order"),
+    [
+        ([("x-dabom-priority", "normal")], ["item", "item", "single"]),
+        ([], ["item", "single", "item"]),
+    ],
+)
+async def test_items_of_a_batch_make_way_unless_told_otherwise(
+    behind: Behind, headers: list[tuple[str, str]], order: list[str]
+) -> None:
+    gate = Gate()
+    async with behind(gate, concurrency=1) as (upstream, gw), asyncio.TaskGroup() as group:
+        items = [{"id": n, "body": {"model": "item", "messages": []}} for n in range(5)]
+        group.create_task(gw.ask("/chat/batch", {"items": items}, headers=headers))
+        await upstream.wait_seen(1)
+        await gw.until(lambda: gw.permits.waiting == 1)
+        group.create_task(gw.ask("/chat", {"model": "single", "messages": []}))
+        await gw.until(lambda: gw.permits.waiting == 2)  # one for the whole batch, one for the request
+        gate.opened.set()
+        await upstream.wait_seen(6)
+        assert [seen.json()["model"] for seen in upstream.seen][:3] == order
+
+
 async def test_the_excess_waits_in_order(behind: Behind) -> None:
     gate = Gate()
     async with behind(gate, concurrency=1) as (upstream, gw), asyncio.TaskGroup() as group:
