@@ -14,6 +14,7 @@ from dabom.gateway import AuditSettings, Clocks, GatewaySettings, Key, Limits, U
 from dabom.gateway.admission.settings import AdmissionSettings
 from dabom.gateway.keys import KeyList
 from dabom.gateway.masking import MaskNames
+from dabom.gateway.media_settings import MediaSettings
 from dabom.gateway.routing.settings import RoutingSettings
 
 if TYPE_CHECKING:
@@ -90,6 +91,9 @@ class Settings(BaseSettings, Clocks, Limits, RoutingSettings):
     early_stream: bool = Field(
         False, description="open streams at once and keep them alive while they wait; errors are then events"
     )
+    media: MediaSettings = Field(
+        MediaSettings(), description="limits and policy for pictures, clips and sounds; see [media](media.md)"
+    )
     admission: AdmissionSettings = Field(
         AdmissionSettings(), description="who gets a permit when there are not enough"
     )
@@ -118,6 +122,7 @@ class Settings(BaseSettings, Clocks, Limits, RoutingSettings):
             clocks=clocks,
             limits=Limits(**{name: getattr(self, name) for name in Limits.model_fields}),
             routing=self.names(*given).resolve(),
+            media=self.media,
             admission=self.admission,
             audit=self.audit,
         )
@@ -128,6 +133,11 @@ class Settings(BaseSettings, Clocks, Limits, RoutingSettings):
         if self.base_url is None:
             return self.upstreams
         return (UpstreamSettings(url=self.base_url, api_key=self.upstream_api_key), *self.upstreams)
+
+    @property
+    def local_upstreams(self) -> tuple[UpstreamSettings, ...]:
+        """Those that the gateway itself serves."""
+        return tuple(one for one in self.upstreams if one.gguf is not None)
 
     def names(self, *upstreams: UpstreamSettings) -> Names:
         """What the names in models, routes and rules stand for."""
@@ -148,8 +158,16 @@ class Settings(BaseSettings, Clocks, Limits, RoutingSettings):
             changes["clocks"] = clocks.model_copy(update=named)
         if one.gguf is not None:
             name = gguf_name(one)
-            changes |= {"name": name, "url": urls.get(name, one.url)}
+            changes |= {"name": name, "url": urls.get(name, one.url), "model": one.model or name}
+            changes["max_model_len"] = one.max_model_len or GGUF_CONTEXT_TOKENS
+            if one.mmproj is None and one.modalities is None:
+                changes["modalities"] = frozenset()
         return one.model_copy(update=changes) if changes else one
+
+
+GGUF_CONTEXT_TOKENS = 8192
+"""What a request to a GGUF and its answer may have together when nothing is said: a model's own limit can be
+256k, and llama.cpp takes the memory for it at the start."""
 
 
 def gguf_name(one: UpstreamSettings) -> str:

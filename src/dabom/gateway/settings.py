@@ -12,6 +12,7 @@ from dabom.gateway.admission.settings import AdmissionSettings
 from dabom.gateway.audit import AuditSettings
 from dabom.gateway.keys import KeyList
 from dabom.gateway.masking import MaskNames
+from dabom.gateway.media_settings import MediaSettings
 from dabom.gateway.routing.settings import Modality, RoutingSettings
 
 UpstreamKind = Literal["vllm", "llama_cpp", "mlx", "openai", "reader"]
@@ -115,6 +116,10 @@ class UpstreamSettings(BaseModel):
         None, ge=1, description="longest prompt and answer in tokens; learned from the upstream when unset"
     )
     max_pixels: int | None = Field(None, ge=1, description="the server's own limit for pictures")
+    trusts_media_options: bool | None = Field(
+        None,
+        description="vllm: whether it runs with `--trust-request-mm-kwargs`; unset: not known",
+    )
     clocks: Clocks | None = Field(
         None, description="its own clocks; those that are not named keep the general value"
     )
@@ -169,5 +174,6 @@ class GatewaySettings(BaseModel):
     clocks: Clocks = Clocks()
     limits: Limits = Limits()
     routing: RoutingSettings = RoutingSettings()
+    media: MediaSettings = MediaSettings()
     audit: AuditSettings = AuditSettings()
     admission: AdmissionSettings = AdmissionSettings()

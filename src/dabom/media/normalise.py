@@ -15,8 +15,6 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from dabom.errors import InvalidMedia, MediaTooLarge, MediaUnsupported
 
-LOW_DETAIL_PIXELS = 512 * 512
-"""What `detail: low` is taken to mean: OpenAI's own low detail is a square of 512 pixels."""
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
 _QUALITY = 92
 _PNG_LEVEL = 3

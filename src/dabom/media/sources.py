@@ -84,18 +84,23 @@ class Pieces:
         self._pieces = pieces
         self._ends = list(accumulate(len(piece) for piece in pieces))
 
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return self._ends[-1] if self._ends else 0
+
     def read(self, start: int, end: int) -> bytes:
         """The bytes from `start` to before `end`."""
-        at = bisect_right(self._ends, start)
-        if at == len(self._ends):
-            return b""
-        begin = self._ends[at - 1] if at else 0
-        if end <= self._ends[at]:
-            return bytes(memoryview(self._pieces[at])[start - begin : end - begin])
+        views = self.views(start, end)
+        return bytes(views[0]) if len(views) == 1 else b"".join(views)
+
+    def views(self, start: int, end: int) -> list[memoryview]:
+        """The same where they lie, without a copy."""
         found = []
-        while at < len(self._pieces) and begin < end:
-            piece = memoryview(self._pieces[at])
-            found.append(piece[max(0, start - begin) : end - begin])
-            begin = self._ends[at]
+        at = bisect_right(self._ends, start)
+        while at < len(self._ends) and start < end:
+            begin = self._ends[at - 1] if at else 0
+            found.append(memoryview(self._pieces[at])[start - begin : end - begin])
+            start = self._ends[at]
             at += 1
-        return b"".join(found)
+        return found

@@ -1,0 +1,282 @@
+"""The media of a request read, checked and changed: only the spans that must change are written anew.
+
+    policy = MediaPolicy(settings)                                     # for each set of settings; `close` it
+    parts = await policy.read(pieces.read, facts.media, facts.places)  # refuses what no target can take
+    edited = await policy.fit(pieces.read, parts, options, target)     # for the target that was chosen
+    body = splice(chunks, edited.spans)                                # without spans the chunks as they are
+
+`fit` changes nothing that it was given: for another target it is asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dabom.errors import InvalidMedia, UrlRefused
+from dabom.families import find
+from dabom.gateway.media_options import Listener
+from dabom.gateway.media_plan import MediaTarget, Part, count_flaw, flaw, plan
+from dabom.media.facts import read_text_facts
+from dabom.media.fetch import FetchRules, fetch
+from dabom.media.sources import Pieces
+from dabom.media.values import MediaFacts
+from dabom.media.worker import Job
+from dabom.media.workers import PictureWorkers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from dabom.gateway.media_options import MediaOptions
+    from dabom.gateway.media_plan import Scale
+    from dabom.gateway.media_settings import MediaSettings
+    from dabom.gateway.parts import Media, Place
+    from dabom.gateway.settings import UpstreamSettings
+    from dabom.media.sources import ReadText
+
+HEADER = b"x-dabom-media"
+_URL_CHARS = 4096
+_BATCH = 16
+"""Parts that are read before other requests have a turn."""
+_PIECE_CHARS = 256 * 1024
+_MAX_TOLD = 32
+_FETCHES = 4
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes of the body from `start` to before `end` that become `text`."""
+
+    start: int
+    end: int
+    text: bytes
+
+
+@dataclass(frozen=True)
+class Edited:
+    """What is changed, in the order of the body, and the facts of all parts as the target will see them.
+
+    `header` is the value of `X-Dabom-Media`, empty when there is nothing to tell.
+    """
+
+    spans: tuple[Span, ...]
+    facts: tuple[MediaFacts, ...]
+    header: str
+
+    @property
+    def grows_by(self) -> int:
+        """Bytes that the body becomes longer; negative when it shrinks."""
+        return sum(len(span.text) - (span.end - span.start) for span in self.spans)
+
+
+class _Detail(msgspec.Struct):
+    detail: str = ""
+
+
+class MediaPolicy:
+    """Reads, checks and changes media by its settings. Holds the processes that scale pictures."""
+
+    def __init__(self, settings: MediaSettings) -> None:
+        self._settings = settings
+        self._rules = FetchRules(settings.allow, settings.max_fetch_bytes, settings.fetch_timeout_s)
+        self._workers = PictureWorkers(settings.workers, settings.scale_timeout_s)
+
+    async def close(self) -> None:
+        """End the processes."""
+        await self._workers.close()
+
+    async def read(
+        self, read_text: ReadText, media: Sequence[Media], places: Sequence[Place]
+    ) -> tuple[Part, ...]:
+        """The facts of all parts; outside URLs are fetched. Raises InvalidMedia for what nobody can take."""
+        refusal = count_flaw([one.kind for one in media], self._settings)
+        if refusal is not None:
+            raise refusal
+        parts: list[Part] = []
+        outside: list[tuple[Part, str]] = []
+        for number, (one, place) in enumerate(zip(media, places, strict=True)):
+            if number % _BATCH == _BATCH - 1:
+                await asyncio.sleep(0)
+            part, url = read_part(read_text, number, one, place)
+            parts.append(part)
+            if url:
+                outside.append((part, url))
+        for part, fetched in zip([part for part, _ in outside], await self._fetch_all(outside), strict=True):
+            parts[part.number] = fetched
+        for part in parts:
+            refusal = flaw(part, self._settings)
+            if refusal is not None:
+                raise refusal
+        return tuple(parts)
+
+    async def fit(
+        self, read_text: ReadText, parts: Sequence[Part], options: MediaOptions, target: MediaTarget
+    ) -> Edited:
+        """What must change for a target. Raises InvalidMedia or ClientError when it cannot be made to fit."""
+        decided = plan(parts, options, target, self._settings)
+        if decided.refusal is not None:
+            raise decided.refusal
+        texts = {part.number: part.fetched for part in parts if part.fetched}
+        facts = [part.facts for part in parts]
+        told = [f"{part.number};fetched={part.facts.mime}" for part in parts if part.fetched]
+        for scale in decided.scales:
+            text, changed = await self._scale(read_text, scale, target)
+            number = scale.part.number
+            texts[number], was, now = text, facts[number].upright, changed.upright
+            facts[number] = changed
+            told.append(f"{number};was={was[0]}x{was[1]};now={now[0]}x{now[1]}")
+        spans = [Span(part.start, part.end, texts[part.number]) for part in parts if part.number in texts]
+        spans += _option_spans(options, decided.changes)
+        told += [f"warning={word}" for word in decided.warnings]
+        more = [f"more={len(told) - _MAX_TOLD}"] if len(told) > _MAX_TOLD else []
+        return Edited(
+            tuple(sorted(spans, key=lambda span: span.start)),
+            tuple(facts),
+            ", ".join(told[:_MAX_TOLD] + more),
+        )
+
+    async def _fetch_all(self, outside: Sequence[tuple[Part, str]]) -> list[Part]:
+        permits = asyncio.Semaphore(_FETCHES)
+
+        async def one(part: Part, url: str) -> Part:
+            async with permits:
+                found = await fetch(url, self._rules)
+            text = found.uri
+            declared, facts = read_text_facts(lambda start, end: text[start:end], len(text))
+            return replace(part, facts=facts, declared=declared, fetched=text)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(part, url)) for part, url in outside]
+        except* UrlRefused as refused:
+            raise _first(refused) from None
+        return [task.result() for task in tasks]
+
+    async def _scale(
+        self, read_text: ReadText, scale: Scale, target: MediaTarget
+    ) -> tuple[bytes, MediaFacts]:
+        """The data URI of a smaller picture, and its facts."""
+        part = scale.part
+        read, start, end = read_text, part.start, part.end
+        if part.fetched:
+            read, start, end = Pieces([part.fetched]).read, 0, len(part.fetched)
+        start += read(start, min(start + 512, end)).find(b",") + 1 if part.declared else 0
+        job = Job(
+            end - start, scale.max_pixels, target.factor, self._settings.max_decoded_pixels, part.escaped
+        )
+        try:
+            done, found = await self._workers.scale(job, _pieces(read, start, end))
+        except InvalidMedia as fault:
+            raise type(fault)(f"media part {part.number + 1}: {fault.message}", param="messages") from fault
+        width, height = done.sides
+        facts = MediaFacts("image", done.mime, width, height, frames=1)
+        head = b"data:%b;base64," % done.mime.encode() if part.declared else b""
+        return head + found, facts
+
+
+def target_of(settings: UpstreamSettings, max_pixels: int | None = None) -> MediaTarget:
+    """What an upstream wants; `max_pixels` is the route's own limit."""
+    family = find(settings.family or settings.model or "")
+    limits = [limit for limit in (max_pixels, settings.max_pixels) if limit is not None]
+    return MediaTarget(
+        min(limits, default=None),
+        family.factor if family is not None else 1,
+        Listener(
+            vllm=settings.kind == "vllm",
+            omni=family is not None and "omni" in family.name,
+            trusts_options=settings.trusts_media_options,
+        ),
+    )
+
+
+def read_part(read_text: ReadText, number: int, media: Media, place: Place) -> tuple[Part, str]:
+    """One part, and its URL when that leads outside. Only what the facts need is read of it."""
+    start, end = place.start, place.end
+    head = read_text(start, min(start + 512, end))
+    detail = _detail(read_text, place) if media.kind == "image" else ""
+    if b":" in head[:16] and head[:5].lower() != b"data:":
+        return Part(number, media.kind, MediaFacts("unknown"), start, end, detail=detail), _url(
+            read_text, start, end
+        )
+    escaped = b"\\" in head
+    declared, facts = ("", MediaFacts("unknown", problem="not_base64"))
+    if not escaped:
+        declared, facts = read_text_facts(lambda a, b: read_text(start + a, start + b), end - start)
+    if facts.problem and end > start:
+        text = read_text(start, end)
+        escaped = b"\\" in text
+        if escaped:
+            plain = unescape(text)
+            declared, facts = read_text_facts(lambda a, b: plain[a:b], len(plain))
+    return Part(number, media.kind, facts, start, end, declared, detail, escaped), ""
+
+
+def unescape(text: bytes) -> bytes:
+    """Base64 as it is meant; some writers of JSON escape its slashes or its padding."""
+    return text.replace(b"\\/", b"/").replace(b"\\u003d", b"=").replace(b"\\u003D", b"=")
+
+
+def _url(read_text: ReadText, start: int, end: int) -> str:
+    if end - start > _URL_CHARS:
+        raise UrlRefused(f"the URL has more than {_URL_CHARS:,} characters")
+    try:
+        return msgspec.json.decode(b'"%b"' % read_text(start, end), type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+        raise UrlRefused("the URL cannot be read") from fault
+
+
+def _detail(read_text: ReadText, place: Place) -> str:
+    """`detail` of a picture: beside its URL, or beside `image_url` in the form of the Responses API."""
+    before, after = place.start - place.part_start, place.part_end - place.end
+    if before + after > _URL_CHARS:
+        return ""
+    text = read_text(place.part_start, place.start) + read_text(place.end, place.part_end)
+    if b"detail" not in text:
+        return ""
+    try:
+        part = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    inner = part.get("image_url") if isinstance(part, dict) else None
+    for found in (inner, part):
+        if isinstance(found, dict) and isinstance(found.get("detail"), str):
+            return str(found["detail"])
+    return ""
+
+
+def _pieces(read_text: ReadText, start: int, end: int) -> Iterable[memoryview]:
+    for place in range(start, end, _PIECE_CHARS):
+        yield memoryview(read_text(place, min(place + _PIECE_CHARS, end)))
+
+
+def _option_spans(options: MediaOptions, changes: Mapping[str, object]) -> list[Span]:
+    spans = []
+    added = b""
+    for name, value in changes.items():
+        text = msgspec.json.encode(value)
+        if name in options.places:
+            spans.append(Span(*options.places[name], text))
+        else:
+            added += b'"%b":%b,' % (name.encode(), text)
+    if added and options.start is not None:
+        spans.append(Span(options.start, options.start, added))
+    return spans
+
+
+def _first(group: BaseExceptionGroup[UrlRefused]) -> UrlRefused:
+    fault = group.exceptions[0]
+    return _first(fault) if isinstance(fault, BaseExceptionGroup) else fault
+
+
+def splice(chunks: Sequence[bytes | memoryview], spans: Sequence[Span]) -> list[bytes | memoryview]:
+    """The chunks of a body with its spans replaced. What is not replaced is not copied."""
+    pieces = Pieces(chunks)
+    found: list[bytes | memoryview] = []
+    position = 0
+    for span in spans:
+        found += [*pieces.views(position, span.start), span.text]
+        position = span.end
+    return [*found, *pieces.views(position, pieces.size)]
