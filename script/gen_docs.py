@@ -1,4 +1,4 @@
-"""Writes docs/errors.md and docs/settings.md from the code; `--check` only says whether they are current."""
+"""Writes the generated pages of docs from the code; `--check` only says whether they are current."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from dabom import errors
 from dabom.app import Settings
 from dabom.app.config.shape import fields_at
 from dabom.errors import DabomError
-from dabom.gateway import Clocks, Limits
+from dabom.gateway import Clocks, Limits, Metrics
+from dabom.gateway.metrics import LABELS
 from dabom.gateway.routing.settings import RoutingSettings
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ REMEDIES = {
     "batch_too_large": "Split the batch, or send it as `application/x-ndjson`, which has no limit in all.",
     "too_many_items": "Split the batch, send it as `application/x-ndjson`, or raise `MAX_BATCH_ITEMS`.",
     "unsupported_media_type": "Send `Content-Type: application/json`; a batch may be `application/x-ndjson`.",
+    "reload_refused": "Correct the lines that the message names; `dabom check` finds them beforehand.",
     "headers_too_large": "Send fewer or shorter headers, or raise `max_header_bytes`.",
     "upstream_unreachable": "Start the upstream or correct its address; `/readyz` shows each one's state.",
     "upstream_broken": "Look into the upstream's log: it closed the connection or spoke no HTTP.",
@@ -223,8 +225,60 @@ def meaning(name: str, field: FieldInfo) -> str:
     return field.description or sys.exit(f"gen_docs: the setting {name} has no description")
 
 
+METRICS_HEAD = """# Metrics
+
+Written by `make docs` from `dabom.gateway.metrics`; do not edit.
+
+`GET /metrics` is Prometheus' text format. It asks for a key like any other page; the admin's key does too.
+Labels come from the settings or from fixed lists: no client can make a new series. A family that has 2,000
+series all the same counts the rest as `other`.
+
+A counter is shown with `_total`, a histogram with `_bucket`, `_sum` and `_count`.
+"""
+
+METRICS_TAIL = """
+## Worth an alert
+
+```yaml
+groups:
+- name: dabom
+  rules:
+  - alert: BreakerOpen
+    expr: dabom_breaker_state == 2
+    for: 1m
+  - alert: QueueIsLong
+    expr: histogram_quantile(0.9, sum by (le, upstream) (rate(dabom_queue_seconds_bucket[5m]))) > 30
+  - alert: FirstByteIsLate
+    expr: |
+      histogram_quantile(0.9, sum by (le, upstream) (
+        rate(dabom_first_byte_seconds_bucket{modality=~"image|video"}[5m]))) > 10
+  - alert: CostsAreGuessedWrong
+    expr: |
+      rate(dabom_prompt_tokens_ratio_sum[1h]) / rate(dabom_prompt_tokens_ratio_count[1h]) < 0.9 or
+      rate(dabom_prompt_tokens_ratio_sum[1h]) / rate(dabom_prompt_tokens_ratio_count[1h]) > 1.1
+  - alert: AuditIsNotWritten
+    expr: rate(dabom_audit_records_total{outcome!="written"}[5m]) > 0
+```
+"""
+
+
+def metrics_page() -> str:
+    """One row per family, then one per label."""
+    lines = [METRICS_HEAD, "| name | kind | labels | meaning |", "|---|---|---|---|"]
+    used = []
+    for series in Metrics().all():
+        end = "_total" if series.kind == "counter" else ""
+        shown = ", ".join(f"`{label}`" for label in series.labels)
+        lines.append(f"| `{series.name}{end}` | {series.kind} | {shown} | {series.what} |")
+        used += series.labels
+    lines += ["", "| label | values |", "|---|---|"]
+    for label in dict.fromkeys(used):
+        lines.append(f"| `{label}` | {LABELS.get(label) or sys.exit(f'gen_docs: no words for {label}')} |")
+    return "\n".join(lines) + "\n" + METRICS_TAIL
+
+
 def pages() -> dict[str, str]:
-    return {"errors.md": errors_page(), "settings.md": settings_page()}
+    return {"errors.md": errors_page(), "metrics.md": metrics_page(), "settings.md": settings_page()}
 
 
 def main() -> int:

@@ -157,11 +157,10 @@ class Holder:
 
     def reserve(self, now: float) -> float:
         """Take a request that comes later; the seconds until it may come."""
-        if self._requests is None:
-            return 0.0
-        wait_s = self._requests.wait_s(1, now)
-        self._requests = self._requests.take(1, now)
-        return wait_s
+        waits_s = [bucket.wait_s(1, now) for bucket in (self._requests, self._tokens) if bucket is not None]
+        if self._requests is not None:
+            self._requests = self._requests.take(1, now)
+        return max(waits_s, default=0.0)
 
     def _check(self, bucket: Bucket | None, cost: int, now: float, what: str) -> None:
         wait_s = 0.0 if bucket is None or not cost else bucket.wait_s(cost, now)
@@ -178,15 +177,14 @@ def _bucket(per_minute: int | None, now: float) -> Bucket | None:
 
 
 class KeyUse:
-    """A key at work on one request, or on one item of a batch: `with` it, and tell it what it costs."""
+    """A key at work on one request: `with` it, and tell it what it costs."""
 
-    __slots__ = ("_charged", "_holder", "_record", "_requests", "_whole")
+    __slots__ = ("_charged", "_holder", "_record", "_requests")
 
-    def __init__(self, holder: Holder | None, record: Record, *, requests: int, whole: bool = True) -> None:
+    def __init__(self, holder: Holder | None, record: Record, *, requests: int) -> None:
         self._holder = holder
         self._record = record
         self._requests = requests
-        self._whole = whole
         self._charged = 0
 
     @property
@@ -207,7 +205,7 @@ class KeyUse:
     def __enter__(self) -> KeyUse:
         """Raises `KeyConcurrency` or `RateLimited`."""
         self._record.key = self.id
-        if self._holder is not None and self._whole:
+        if self._holder is not None:
             self._holder.begin(time.monotonic(), self._requests)
         return self
 
@@ -216,9 +214,9 @@ class KeyUse:
     ) -> None:
         if self._holder is None:
             return
-        self._holder.running -= self._whole
+        self._holder.running -= 1
         code = self._record.code or getattr(error, "code", "")
-        used, refund = self._used(code)
+        used, refund = _used(self._record, code, self._charged)
         self._holder.settle(self._charged - used, self._requests if refund else 0, time.monotonic())
 
     def allow(self, *names: str) -> None:
@@ -241,24 +239,11 @@ class KeyUse:
         """Seconds to wait before the next item of a batch may be asked; it is counted now."""
         return 0.0 if self._holder is None else self._holder.reserve(time.monotonic())
 
-    def item(self, record: Record) -> KeyUse:
-        """The use of the same key by an item of a batch; its request has been counted by `reserve`."""
-        return KeyUse(self._holder, record, requests=1, whole=False)
-
-    def _used(self, code: str) -> tuple[int, bool]:
-        """Tokens that were used, and whether the request reached no model and so costs nothing.
-
-        What an upstream does not tell is taken for what was charged: a stream without its usage pays for its
-        longest answer.
-        """
-        record = self._record
-        if record.first_byte_ms is None and code != ClientGone.code:
-            return 0, bool(code)
-        if record.status >= 400:
-            return 0, False
-        if record.prompt_tokens is None and record.answer_tokens is None:
-            return self._charged, False
-        return (record.prompt_tokens or 0) + (record.answer_tokens or 0), False
+    def settle_item(self, record: Record) -> None:
+        """Pay for an item of a batch that is over; its request has been counted by `reserve`."""
+        if self._holder is not None:
+            used, refund = _used(record, record.code, 0)
+            self._holder.settle(-used, int(refund), time.monotonic())
 
 
 class Keys:
@@ -270,7 +255,7 @@ class Keys:
         given = list(settings.keys)
         if settings.api_key is not None:
             line = f"sha256:{_digest_of(settings.api_key.get_secret_value()).hex()}"
-            given.append(KeySettings(id=SINGLE, hash=line))
+            given.insert(0, KeySettings(id=SINGLE, hash=line))
         known = {} if before is None else {h.settings.id: h for h in before.holders}
         for name in known.keys() - {one.id for one in given}:
             metrics.key_running.forget(name)
@@ -329,6 +314,21 @@ class Keys:
 
 def _show(holder: Holder, metrics: Metrics) -> None:
     metrics.key_running.watch(holder.settings.id, read=lambda: holder.running)
+
+
+def _used(record: Record, code: str, charged: int) -> tuple[int, bool]:
+    """Tokens that were used, and whether the request reached no model and so costs nothing.
+
+    What an upstream does not tell is taken for what was charged: a stream without its usage pays for its
+    longest answer.
+    """
+    if record.first_byte_ms is None and code != ClientGone.code:
+        return 0, bool(code)
+    if record.status >= 400:
+        return 0, False
+    if record.prompt_tokens is None and record.answer_tokens is None:
+        return charged, False
+    return (record.prompt_tokens or 0) + (record.answer_tokens or 0), False
 
 
 def presented(headers: Headers) -> bytes:
