@@ -22,6 +22,7 @@ DabomError                        500 internal_error
 │   ├── BatchTooLarge             413 batch_too_large
 │   ├── TooManyItems              413 too_many_items
 │   ├── UnsupportedMediaType      415 unsupported_media_type
+│   ├── ReloadRefused             422 reload_refused
 │   └── HeadersTooLarge           431 headers_too_large
 ├── UpstreamError                 502 upstream_broken      the model server failed
 │   ├── UpstreamUnreachable       502 upstream_unreachable
@@ -213,6 +214,12 @@ class UnsupportedMediaType(ClientError):
     """The Content-Type is none that this path reads."""
 
     status, code = 415, "unsupported_media_type"
+
+
+class ReloadRefused(ClientError):
+    """The settings that were to be loaded anew have a mistake; those that hold go on."""
+
+    status, code = 422, "reload_refused"
 
 
 class HeadersTooLarge(ClientError):

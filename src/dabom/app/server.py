@@ -7,23 +7,24 @@ import logging
 import os
 import signal
 import sys
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from dabom.app.audit import build_audit
+from dabom.app.local import Children, complete, find_children
 from dabom.app.memory import keep_memory_steady, spare_collector
 from dabom.app.protocol import build_protocol
-from dabom.app.reader import started_reader
+from dabom.app.reload import Reload
 from dabom.errors import ConfigError
 from dabom.gateway import Accounts, Gateway, Log, Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from dabom.app.settings import Settings
-    from dabom.gateway import Clocks, GatewaySettings
+    from dabom.gateway import Clocks, GatewaySettings, Limits
 
 _BACKLOG = 2048
 _REST_S = 75
@@ -37,22 +38,24 @@ def build(settings: GatewaySettings, log_descriptor: int = 2) -> Gateway:
     return Gateway(settings, Accounts(Log(log_descriptor, metrics), metrics, audit))
 
 
-def serve(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT. Raises `ConfigError` when the port cannot be had."""
+def serve(settings: Settings, load: Callable[[], Settings]) -> None:
+    """Run until SIGTERM or SIGINT; `load` gives the settings anew on SIGHUP and `POST /admin/reload`.
+
+    Raises `ConfigError` when the port cannot be had, or a server of our own does not start.
+    """
     _open_standard_streams()
     keep_memory_steady()
     with asyncio.Runner(loop_factory=_new_loop) as runner:
-        runner.run(_serve(settings))
+        runner.run(_serve(settings, load))
 
 
-async def _serve(settings: Settings) -> None:
-    async with AsyncExitStack() as stack:
-        started = []
-        if settings.needs_reader:
-            started.append(await stack.enter_async_context(started_reader(settings.whisper_model)))
-        gateway_settings = settings.gateway(*started)
-        descriptor = _open_log(settings)
-        server = Server(build(gateway_settings, descriptor), settings, gateway_settings.clocks)
+async def _serve(settings: Settings, load: Callable[[], Settings]) -> None:
+    async with Children() as children:
+        urls = await children.bring(find_children(settings))
+        gateway_settings = complete(settings, urls)
+        gateway = build(gateway_settings, _open_log(settings))
+        server = Server(gateway, settings, gateway_settings.clocks)
+        Reload(load, settings, children).attach(gateway, server)
         await server.serve()
 
 
@@ -80,6 +83,8 @@ class Server(uvicorn.Server):
         self._gateway = gateway
         self._clocks = clocks
         self._draining: asyncio.Task[None] | None = None
+        self.on_hangup: Callable[[], None] = lambda: None
+        """What SIGHUP does; without it the signal would end the process."""
         logging.getLogger("uvicorn.error").addFilter(_says_something)
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
@@ -96,16 +101,22 @@ class Server(uvicorn.Server):
         port = self.servers[0].sockets[0].getsockname()[1]
         sys.stderr.write(f"dabom listens on http://{self.config.host}:{port} (API pages: /docs)\n")
 
+    def renew(self, clocks: Clocks, limits: Limits) -> None:
+        """Let connections that are made from now on keep to other times and sizes."""
+        self._clocks = clocks
+        self.config.http_protocol_class = build_protocol(clocks, limits, self._gateway.note_refusal)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """uvicorn raises the signal again when it has stopped, and the process would die of it."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_stop)
+        loop.add_signal_handler(signal.SIGHUP, self._told_to_reload)
         try:
             yield
         finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.remove_signal_handler(number)
 
     def _told_to_stop(self) -> None:
@@ -114,6 +125,10 @@ class Server(uvicorn.Server):
         else:
             self._gateway.cut()
             self.should_exit = self.force_exit = True
+
+    def _told_to_reload(self) -> None:
+        if self._draining is None:
+            self.on_hangup()
 
     async def _drain(self) -> None:
         """Notice, then no new connection, then what runs may finish, then the rest is cut."""

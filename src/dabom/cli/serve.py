@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from dabom.app import load_settings, serve
+from dabom.app import Settings, load_settings, serve
 from dabom.cli.language import choose_language, tell
 from dabom.cli.options import takes
 from dabom.errors import ConfigError
@@ -36,10 +36,16 @@ def serve_gateway(options: ServeOptions) -> None:
     """게이트웨이를 띄웁니다. · Start the gateway.
 
     업스트림은 VLLM_BASE_URL이나 설정 파일로 정합니다. 없으면 내장 리더를 함께 띄웁니다.
+    SIGHUP을 보내면 요청을 끊지 않고 설정을 다시 읽습니다.
     · Upstreams come from VLLM_BASE_URL or the file; without any, the built-in reader is started too.
+    SIGHUP reads the settings anew and drops no request.
     """
+
+    def load() -> Settings:
+        return load_settings(options.config, host=options.host, port=options.port)
+
     try:
-        serve(load_settings(options.config, host=options.host, port=options.port))
+        serve(load(), load)
     except ConfigError as error:
         sys.stderr.write(tell(error, choose_language(None, os.environ), "") + "\n")
         raise typer.Exit(2) from None

@@ -47,8 +47,9 @@ class Gateway:
         self._running: set[Guard] = set()
         self._draining = False
         self._pages = build_pages(self)
-        self.on_reload: Callable[[], Awaitable[None]] | None = None
-        """What `POST /admin/reload` does: read settings and hand them to `reload`. Raises `DabomError`."""
+        self.on_reload: Callable[[], Awaitable[list[str]]] | None = None
+        """What `POST /admin/reload` does: read settings, hand them to `reload`, and name those that hold only
+        after a restart. Raises `DabomError`."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -97,8 +98,11 @@ class Gateway:
         for guard in tuple(self._running):
             guard.interrupt(Draining("the gateway is shutting down; ask again, or ask another one"))
 
-    async def reload(self, settings: GatewaySettings) -> None:
-        """From now on new requests are served by other settings; those that run keep theirs to their end."""
+    async def reload(self, settings: GatewaySettings) -> asyncio.Task[None]:
+        """From now on new requests are served by other settings; those that run keep theirs to their end.
+
+        The task that is returned is done when the last of them is over.
+        """
         before, after = self._stage, Stage(settings, self._accounts, self._stage)
         await after.open()
         self._stage = after
@@ -109,6 +113,7 @@ class Gateway:
         leaving = asyncio.get_running_loop().create_task(before.leave())
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
+        return leaving
 
     def note_refusal(self, request_id: str, error: DabomError) -> None:
         """Account for a request that was refused before it was one."""
@@ -181,13 +186,13 @@ class Gateway:
         if method != "POST":
             raise MethodNotAllowed(f"{path} takes POST, not {method}")
         try:
-            await self.on_reload()
+            waiting = await self.on_reload()
         except DabomError:
             self.metrics.reloads.add("refused")
             raise
         self.metrics.reloads.add("ok")
         ident = (b"x-request-id", exchange.record.request_id.encode())
-        body = msgspec.json.encode({"reloaded": True})
+        body = msgspec.json.encode({"reloaded": True, "after_restart": waiting})
         await exchange.whole(200, [(b"content-type", b"application/json"), ident], body)
 
     async def _show(self, scope: Scope, receive: Receive, send: Send, record: Record) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dotenv import dotenv_values
@@ -122,6 +123,13 @@ def _check_whole(settings: Settings, document: Document) -> None:
     """What is wrong between settings that are right by themselves."""
     if told := exposure(settings):
         document.fault(("host",), told)
+    for number, one in enumerate(settings.upstreams):
+        for name, path in (("gguf", one.gguf), ("mmproj", one.mmproj)):
+            if path is not None and not path.is_file():
+                document.fault(("upstreams", number, name), f"{name} {path} is no file")
+        if one.gguf is not None and find_spec("xllamacpp") is None:
+            told = "a gguf is served by the wheel xllamacpp, which is not installed; install dabom[llama-cpp]"
+            document.fault(("upstreams", number, "gguf"), told)
     names = settings.names(*settings.gateway().upstreams)
     names.resolve()
     more = len(names.upstreams) - len(settings.upstreams)

@@ -1,0 +1,168 @@
+"""Settings loaded anew while requests run: SIGHUP and `POST /admin/reload`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from typing import TYPE_CHECKING
+
+from dabom.testing import ScriptedUpstream, WaitFor, chat_events, in_turn, json_reply, sse_reply
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.app.conftest import Serve, Served
+
+_BODY = b'{"model":"m"}'
+_STREAM = b'{"model":"m","stream":true}'
+_LOADED = b"dabom: the settings are loaded anew"
+_KEPT = b"dabom: the settings stay as they are: "
+
+
+def _write(folder: Path, *upstreams: str, more: str = "") -> Path:
+    file = folder / "dabom.yaml"
+    lines = [f"  - {{name: u{number}, url: '{url}', model: m}}" for number, url in enumerate(upstreams)]
+    file.write_text("\n".join(["upstreams:", *lines, more, ""]), encoding="utf-8")
+    return file
+
+
+async def _admin(served: Served, key: str = "admin", method: str = "POST") -> tuple[int, dict[str, object]]:
+    reader, writer = await served.open()
+    writer.write(
+        f"{method} /admin/reload HTTP/1.1\r\nhost: g\r\nauthorization: Bearer {key}\r\n"
+        "content-length: 0\r\nconnection: close\r\n\r\n".encode()
+    )
+    async with asyncio.timeout(20):
+        text = await reader.read()
+    writer.close()
+    return int(text.split()[1]), json.loads(text.partition(b"\r\n\r\n")[2])
+
+
+async def test_a_hangup_reloads_and_drops_no_request(serve: Serve, tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    events = sse_reply(chat_events("a", "b"))
+    old_script = in_turn([*events[:2], WaitFor(gate), *events[2:]], [WaitFor(gate), *json_reply({"old": 1})])
+    async with (
+        ScriptedUpstream(old_script) as old,
+        ScriptedUpstream(json_reply({"new": 1})) as new,
+        serve("--config", str(_write(tmp_path, old.url))) as served,
+    ):
+        streaming = asyncio.create_task(served.ask("/chat", _STREAM))
+        await old.wait_seen(1)
+        asking = asyncio.create_task(served.ask("/chat", _BODY))
+        await old.wait_seen(2)
+        _write(tmp_path, new.url)
+        served.signal(signal.SIGHUP)
+        await served.says(_LOADED)
+        assert (await served.ask("/chat", _BODY)).endswith(b'{"new":1}')
+        assert not streaming.done()
+        gate.set()
+        assert b"data: [DONE]" in await streaming
+        assert (await asking).endswith(b'{"old":1}')
+        assert (len(old.seen), len(new.seen)) == (2, 1)
+        served.signal()
+        assert await served.ended() == 0
+        assert b"Traceback" not in served.stderr
+
+
+async def test_a_broken_file_changes_nothing_and_is_told_with_its_line(serve: Serve, tmp_path: Path) -> None:
+    async with ScriptedUpstream(json_reply({"old": 1})) as old:
+        file = _write(tmp_path, old.url)
+        async with serve("--config", str(file), DABOM_ADMIN_KEY="admin") as served:
+            file.write_text("port: 1\nupstreams: []\nconcurency: 3\n", encoding="utf-8")
+            served.signal(signal.SIGHUP)
+            await served.says(_KEPT + f"{file}, line 3: there is no setting concurency".encode())
+            status, told = await _admin(served)
+            error = told["error"]
+            assert isinstance(error, dict)
+            assert (status, error["code"]) == (422, "reload_refused")
+            assert f"{file}, line 3: " in error["message"]
+            file.unlink()
+            assert (await _admin(served))[0] == 422
+            assert (await served.ask("/chat", _BODY)).endswith(b'{"old":1}')
+
+
+async def test_the_path_reloads_and_wants_the_admin_key(serve: Serve, tmp_path: Path) -> None:
+    async with (
+        ScriptedUpstream(json_reply({"old": 1})) as old,
+        ScriptedUpstream(json_reply({"new": 1})) as new,
+    ):
+        file = _write(tmp_path, old.url)
+        async with serve("--config", str(file), DABOM_ADMIN_KEY="admin") as served:
+            _write(tmp_path, new.url, more="port: 9\nlog_file: x.log")
+            assert (await _admin(served, "wrong"))[0] in (401, 403)
+            assert (await _admin(served, method="GET"))[0] == 405
+            assert (await served.ask("/chat", _BODY)).endswith(b'{"old":1}')
+            status, told = await _admin(served)
+            assert (status, told["reloaded"]) == (200, True)
+            assert told["after_restart"] == ["log_file"]  # the port is an argument of the command
+            assert (await served.ask("/chat", _BODY)).endswith(b'{"new":1}')
+
+
+async def test_without_an_admin_key_there_is_no_such_path(serve: Serve, tmp_path: Path) -> None:
+    async with ScriptedUpstream() as old, serve("--config", str(_write(tmp_path, old.url))) as served:
+        assert (await _admin(served))[0] in (401, 403, 404)
+
+
+async def test_a_gateway_that_others_reach_cannot_lose_its_keys(serve: Serve, tmp_path: Path) -> None:
+    async with ScriptedUpstream() as old:
+        file = _write(tmp_path, old.url, more="host: 0.0.0.0\napi_key: sk")
+        async with serve("--config", str(file), wait=False) as served:
+            await served.says(b"dabom listens on http://0.0.0.0:", 40)
+            _write(tmp_path, old.url, more="host: 127.0.0.1")
+            served.signal(signal.SIGHUP)
+            await served.says(_KEPT + b"host is 0.0.0.0, which others can reach, and there is no key")
+
+
+async def test_limits_hold_for_connections_that_come_after(serve: Serve, tmp_path: Path) -> None:
+    async with (
+        ScriptedUpstream(json_reply({"old": 1})) as old,
+        serve("--config", str(_write(tmp_path, old.url))) as served,
+    ):
+        path = "/chat?" + "x" * 3000
+        assert b" 200 " in (await served.ask(path, _BODY))[:20]
+        _write(tmp_path, old.url, more="limits: {max_header_bytes: 1024, max_body_bytes: 1024}")
+        served.signal(signal.SIGHUP)
+        await served.says(_LOADED)
+        assert b" 431 " in (await served.ask(path, _BODY))[:20]
+        assert b" 413 " in (await served.ask("/chat", b'{"a":"%b"}' % (b"x" * 2000)))[:20]
+
+
+async def test_a_reader_comes_and_goes_with_the_need_for_it(serve: Serve, tmp_path: Path) -> None:
+    async with ScriptedUpstream(json_reply({"old": 1})) as old:
+        file = _write(tmp_path, old.url)
+        async with serve("--config", str(file)) as served:
+            assert served.family() == []
+            file.write_text("concurrency: 3\n", encoding="utf-8")
+            served.signal(signal.SIGHUP)
+            await served.says(_LOADED, 40)
+            assert b"dabom-reader" in await served.ask("/v1/models")
+            (reader,) = served.family()[:1]
+            _write(tmp_path, old.url)
+            served.signal(signal.SIGHUP)
+            async with asyncio.timeout(20):
+                while reader.is_running() and reader.status() != "zombie":  # noqa: ASYNC110 - no event
+                    await asyncio.sleep(0.05)
+            assert (await served.ask("/chat", _BODY)).endswith(b'{"old":1}')
+
+
+async def test_many_hangups_and_requests_at_once(serve: Serve, tmp_path: Path) -> None:
+    async with (
+        ScriptedUpstream(json_reply({"x": 1})) as one,
+        ScriptedUpstream(json_reply({"x": 1})) as two,
+        serve("--config", str(_write(tmp_path, one.url))) as served,
+    ):
+
+        async def ask() -> list[bytes]:
+            return [(await served.ask("/chat", _BODY))[:15] for _ in range(12)]
+
+        asking = [asyncio.create_task(ask()) for _ in range(4)]
+        for number in range(10):
+            _write(tmp_path, (one.url, two.url)[number % 2])
+            served.signal(signal.SIGHUP)
+            await asyncio.sleep(0.02)
+        answers = [answer for task in asking for answer in await task]
+        assert set(answers) == {b"HTTP/1.1 200 OK"}
+        assert one.seen
+        assert two.seen
