@@ -84,15 +84,16 @@ async def test_while_uploading_slowly(behind: Behind, how: Callable[[Wire], Call
         assert (await _gone(gw))["status"] == 499
 
 
-async def test_while_the_upload_flows(behind: Behind, how: Callable[[Wire], Callable[[], None]]) -> None:
+async def test_while_the_upstream_takes_no_body(
+    behind: Behind, how: Callable[[Wire], Callable[[], None]]
+) -> None:
     body = _large_body()
     async with behind([Stall()], upstream={"read_body": False}) as (upstream, gw), gw.wire() as wire:
-        sending = asyncio.create_task(wire.request("/chat", body[:-1], headers=_JSON, length=len(body)))
+        sending = asyncio.create_task(wire.request("/chat", body, headers=_JSON))
         await upstream.wait_seen()
         await _expect_free(gw, upstream, how(wire))
         await asyncio.wait([sending])
         sending.exception()
-        assert not any(seen.complete for seen in upstream.seen)
 
 
 async def test_while_queued(behind: Behind, how: Callable[[Wire], Callable[[], None]]) -> None:
@@ -243,7 +244,7 @@ async def test_a_client_that_stops_reading_its_batch_is_cut_by_the_idle_clock(be
 async def test_a_client_that_stops_uploading_frees_everything(behind: Behind) -> None:
     body = _large_body()
     async with behind(upload_idle_timeout_s=0.4) as (upstream, gw), gw.wire() as wire:
-        await wire.request("/chat", body[:-1], headers=_JSON, length=len(body))
+        await wire.request("/chat", body, headers=_JSON)
         await gw.until(lambda: gw.permits.held == 1)
         await gw.until(lambda: gw.gateway.running == 0 and gw.permits.held == 0)
         assert (await wire.rest()).status == 408

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections import deque
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +11,31 @@ import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from dabom.app.intake import Intake
+from dabom.app.segments import Segments
 from dabom.errors import ClientError, DabomError, HeadersTooLarge, HeaderTimeout
 from dabom.gateway import ABORT, LOST
 from dabom.gateway.headers import content_length, find, request_id
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from dabom.gateway import Clocks, Limits
-    from dabom.gateway.asgi import Message
 
-_HIGH_WATER_BYTES = 512 * 1024
-_SMALL_BYTES = 1024
+_SHARED_BYTES = 64 * 1024
+_SEGMENT_BYTES, _SEGMENTS_KEPT = 512 * 1024, 64
+_DIRECT_BYTES = 32 * 1024
+"""Of a body that has come to this much, the rest is read to where it stays: a trickle gets no segment."""
 _ONE_WRITE_BYTES = 64 * 1024
+_EVENTS = (
+    "connection_made",
+    "connection_lost",
+    "eof_received",
+    "pause_writing",
+    "resume_writing",
+    "get_buffer",
+    "buffer_updated",
+)
 _LOOK_S = 0.1
 _LINGER_S = 1.0
 _LINGER_BYTES = 1024 * 1024
@@ -33,7 +44,7 @@ _CLOSE, _CLOSE_WAIT = 7, 8  # states of Linux' TCP: reset by the client, ended b
 
 def build_protocol(
     clocks: Clocks, limits: Limits, refused: Callable[[str, DabomError], None] = lambda _, __: None
-) -> type[asyncio.Protocol]:
+) -> type[asyncio.BufferedProtocol]:
     """The protocol class for uvicorn, which makes one object of it per connection.
 
     `refused` is told the id and the error of a request that the app never sees.
@@ -42,49 +53,16 @@ def build_protocol(
     class Connection(_Connection):
         head_timeout_s = clocks.header_timeout_s
         max_head_bytes = limits.max_header_bytes
+        shared = memoryview(bytearray(_SHARED_BYTES))
+        segments = Segments(_SEGMENT_BYTES, _SEGMENTS_KEPT)
 
     Connection.refused = staticmethod(refused)
 
-    return Connection
+    class Socket(_Socket):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(Connection(*args, **kwargs))
 
-
-class _Intake:
-    """The chunks of one body between the parser and the app.
-
-    uvicorn adds each chunk to a bytearray and copies that again for the app. Here it gets what was parsed.
-    """
-
-    def __init__(self, cycle: RequestResponseCycle) -> None:
-        self._cycle = cycle
-        self._wait = cycle.receive
-        self._chunks: deque[bytes] = deque()
-        self._size = 0
-        cycle.receive = self.receive  # type: ignore[method-assign,assignment]
-
-    def put(self, chunk: bytes) -> None:
-        """Take a chunk from the parser."""
-        self._chunks.append(chunk)
-        self._size += len(chunk)
-        if self._size > _HIGH_WATER_BYTES:
-            self._cycle.flow.pause_reading()
-        self._cycle.message_event.set()
-
-    async def receive(self) -> Message:
-        """ASGI's `receive`; one message is one chunk."""
-        cycle = self._cycle
-        while not self._chunks:
-            message: Message = await self._wait()  # type: ignore[assignment]  # also lets the socket be read
-            if not self._chunks and (message["type"] == "http.disconnect" or not message["more_body"]):
-                return message
-        if self._size < len(self._chunks) * _SMALL_BYTES:  # a message for each few bytes would cost far more
-            chunk = b"".join(self._chunks)
-            self._chunks.clear()
-        else:
-            chunk = self._chunks.popleft()
-        self._size -= len(chunk)
-        if not self._chunks:
-            cycle.flow.resume_reading()
-        return {"type": "http.request", "body": chunk, "more_body": bool(self._chunks) or cycle.more_body}
+    return Socket
 
 
 class _Outlet:
@@ -130,9 +108,23 @@ class _Outlet:
         return self._transport.is_closing()
 
 
+class _Socket(asyncio.BufferedProtocol):
+    """What the event loop sees of a connection.
+
+    uvicorn's protocol is an `asyncio.Protocol`: for one, a loop makes new bytes of everything that it reads.
+    """
+
+    def __init__(self, connection: _Connection) -> None:
+        for name in _EVENTS:
+            setattr(self, name, getattr(connection, name))
+
+
 class _Connection(HttpToolsProtocol):
     head_timeout_s: float
     max_head_bytes: int
+    shared: memoryview
+    """What all connections read heads and small bodies into; it is copied at once."""
+    segments: Segments
     refused: Callable[[str, DabomError], None]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -141,11 +133,14 @@ class _Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._in_head = True
         self._refused = False
-        self._intake: _Intake | None = None
+        self._intake: Intake | None = None
         self._body_left = 0
         self._body_came = self._ended = False
-        self._body_bytes = 0
+        self._body_bytes = self._body_got = 0
         self._between_bytes = 0
+        self._segment: memoryview | None = None
+        self._filled = 0
+        self._direct = False
         self._look: asyncio.TimerHandle | None = None
         self._lost: list[Callable[[], None]] = []
 
@@ -159,7 +154,26 @@ class _Connection(HttpToolsProtocol):
         for tell in tuple(self._lost):  # of all requests; uvicorn itself tells the latest of a pipeline alone
             tell()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go: those of a large body to where they stay."""
+        self._direct = (
+            self._body_left >= _DIRECT_BYTES and self._body_got >= _DIRECT_BYTES and not self._refused
+        )
+        if not self._direct:
+            return self.shared
+        if self._segment is None or self._filled == len(self._segment):
+            self._segment, self._filled = self.segments.take(), 0
+        return self._segment[self._filled : self._filled + self._body_left]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes have come."""
+        if self._direct and self._segment is not None:
+            begin, self._filled = self._filled, self._filled + nbytes
+            self.data_received(self._segment[begin : self._filled])
+        else:
+            self.data_received(bytes(self.shared[:nbytes]))
+
+    def data_received(self, data: bytes | memoryview) -> None:
         if self._refused:
             self._head_bytes += len(data)
             if self._head_bytes > self.max_head_bytes + _LINGER_BYTES:
@@ -183,7 +197,7 @@ class _Connection(HttpToolsProtocol):
         elif self._clock is None:  # most heads come in one piece and need no clock
             self._clock = self.loop.call_later(self.head_timeout_s, self._time_out)
 
-    def _parse(self, data: bytes) -> bytes:
+    def _parse(self, data: bytes | memoryview) -> bytes | memoryview:
         """Parse, and return what must be looked at anew.
 
         That is what stands behind a head with Upgrade, which is declined, as a server may: Java's client asks
@@ -199,13 +213,13 @@ class _Connection(HttpToolsProtocol):
             self.send_400_response("")
         return b""
 
-    def _measure_head(self, data: bytes) -> int:
+    def _measure_head(self, data: bytes | memoryview) -> int:
         """Bytes of the head that `data` ends in; before it may stand requests that are whole."""
         if not self._ended:
             return len(data)
-        return max(1, len(data) - (data.rfind(b"\r\n\r\n") + 4) - self._body_bytes)
+        return max(1, len(data) - (bytes(data).rfind(b"\r\n\r\n") + 4) - self._body_bytes)
 
-    def _limit_between(self, data: bytes) -> None:
+    def _limit_between(self, data: bytes | memoryview) -> None:
         """Trailers and extensions of chunks are dropped, and have the limit of a head."""
         dry = self.cycle.more_body and not self._body_came
         self._between_bytes = self._between_bytes + len(data) if dry else 0
@@ -238,19 +252,20 @@ class _Connection(HttpToolsProtocol):
             self._refuse(ClientError("a request with Upgrade must have a Content-Length; leave Upgrade out"))
         if not self._refused:
             super().on_headers_complete()
-            self._body_bytes = 0
-            self._intake = _Intake(self.cycle)
+            self._body_bytes = self._body_got = 0
+            self._intake = Intake(self.cycle, self.loop)
             _Outlet(self.cycle, self.loop)
             self._body_left = content_length(self.headers) or 0
 
-    def on_body(self, body: bytes) -> None:
+    def on_body(self, body: bytes | memoryview) -> None:
+        self._body_got += len(body)
         self._body_left = max(0, self._body_left - len(body))
         self._body_came = True
         self._body_bytes += len(body)
         if not self._refused and not self.cycle.response_complete and self._intake is not None:
-            self._intake.put(body)
+            self._intake.put(body, self._direct)
 
-    def _pass_body(self, data: bytes) -> bytes:
+    def _pass_body(self, data: bytes | memoryview) -> bytes | memoryview:
         """Take the rest of a body whose length is known past the parser, which would copy it; what is behind.
 
         Behind it a parser begins that knows nothing of it.
@@ -258,6 +273,7 @@ class _Connection(HttpToolsProtocol):
         body = data[: self._body_left]
         self.on_body(body)
         if not self._body_left:
+            self._segment = None
             self._begin_parser()
             self.on_message_complete()
         return data[len(body) :]

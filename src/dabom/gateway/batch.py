@@ -135,7 +135,7 @@ class Batch:
         while True:
             try:
                 async with asyncio.timeout(seconds):
-                    return await upload.next()
+                    return bytes(await upload.next())
             except TimeoutError:
                 if not dispatch.budget.used:
                     raise UploadTimeout(f"no byte of the body came for {seconds:g} s") from None

@@ -43,6 +43,8 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _ESCAPE_BYTES = 6
+_NEAR_BYTES = 4096
+_BACKSLASH = 0x5C
 _LEAST_BASE64 = ord("+")  # the quote, the space and all control characters lie below it
 
 
@@ -88,8 +90,13 @@ class Scanner:
         self._mark = b""
         self._open: _OpenString | None = None
 
-    def feed(self, chunk: bytes) -> None:
+    def feed(self, chunk: bytes | memoryview) -> None:
         """Take the next bytes of the text."""
+        came = len(chunk)
+        if self._open is not None:
+            chunk = self._swallow(self._open, chunk)
+        if isinstance(chunk, memoryview):
+            chunk = bytes(chunk)  # what is no plain base64 is searched, and only bytes can be
         kept, position, size = self._kept, 0, len(chunk)
         while position < size:
             if self._open is not None:
@@ -109,9 +116,9 @@ class Scanner:
                 position = end + 1
                 continue
             kept += chunk[position : quote + 1]
-            self._open = _OpenString(self.size + quote + 1)
+            self._open = _OpenString(self.size + came - size + quote + 1)
             position = self._continue(chunk, quote + 1, end)
-        self.size += size
+        self.size += came
 
     def finish(self) -> Skeleton:
         """The skeleton of the whole text, not yet decoded."""
@@ -119,10 +126,16 @@ class Scanner:
             raise InvalidJson(f"the JSON ends inside a string after {self.size:,} bytes; was the body cut?")
         return Skeleton(bytes(self._kept), self.size, self._strings, tuple(self._cuts))
 
+    def _swallow(self, string: _OpenString, chunk: bytes | memoryview) -> bytes | memoryview:
+        """Take of a chunk what is base64 beyond doubt; what is left. The string ends near the end of a body."""
+        for stop in (len(chunk), len(chunk) - _NEAR_BYTES):
+            if stop > 0 and string.swallow(chunk[:stop]):
+                self._continued(string, stop)
+                return chunk[stop:]
+        return chunk
+
     def _resume(self, chunk: bytes) -> int:
         string = self._open
-        if string is not None and string.swallow(chunk):
-            return self._continued(string, len(chunk))
         start = 1 if string is not None and string.escaped else 0
         return self._continue(chunk, 0, _closing_quote(chunk, start))
 
@@ -188,9 +201,12 @@ class _OpenString:
         if self._rest or not plain:
             self._check(self._rest + part)
 
-    def swallow(self, chunk: bytes) -> bool:
+    def swallow(self, chunk: bytes | memoryview) -> bool:
         """Take a whole chunk if it is base64 beyond doubt: then no quote needs to be looked for."""
-        if self._rest or int(np.frombuffer(chunk, np.int8).min()) < _LEAST_BASE64 or chunk.find(b"\\") >= 0:
+        if self._rest:
+            return False
+        values = np.frombuffer(chunk, np.int8)
+        if int(values.min()) < _LEAST_BASE64 or (values == _BACKSLASH).any():
             return False
         self._note(memoryview(chunk))
         return True

@@ -15,7 +15,7 @@ from dabom.errors import UpstreamBroken
 from dabom.gateway.headers import find
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _MAX_HEAD_BYTES = 256 * 1024
 _MAX_HELD_BYTES = 512 * 1024
@@ -62,20 +62,16 @@ class Wire(asyncio.Protocol):
         """Whether something can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def ask(self, answer: Answer, head: bytes) -> None:
-        """Begin a request whose answer is `answer`."""
+    def ask(self, answer: Answer, pieces: Sequence[bytes | memoryview]) -> None:
+        """Send a request, or queue what the kernel does not take at once; lost when the connection is."""
         self._answer = answer
-        self.write(head)
+        if self.open and self._transport is not None:
+            self._transport.writelines(pieces)
 
     def rest(self) -> None:
         """The answer is whole; the connection may carry another request."""
         self._answer = None
         self.rests_since = self.loop.time()
-
-    def write(self, chunk: bytes | memoryview) -> None:
-        """Send bytes, or queue them; lost when the connection is."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(chunk)
 
     def pause_reading(self) -> None:
         """Let the upstream wait."""
@@ -124,14 +120,12 @@ class Answer:
         """Whether nothing is to come beyond what has been read."""
         return self._ended and not self._parts
 
-    async def put(self, chunk: bytes | memoryview) -> bool:
-        """Send a piece of the body. False when the upstream takes no more: it has answered, or is gone."""
-        if not self._takes_more:
-            return False
-        self._wire.write(chunk)
+    async def ask(self, head: bytes, body: Sequence[bytes | memoryview]) -> None:
+        """Send the request whose answer this is, until the upstream takes no more: it answers, or is gone."""
+        self._wire.ask(self, (head, *body))
         while self._wire.writing_paused and self._takes_more:
             await self._wait()
-        return not self._flaw
+        self.sent = not self._wire.writing_paused and not self._flaw
 
     @property
     def _takes_more(self) -> bool:
