@@ -251,6 +251,35 @@ def test_a_server_that_was_restarted_is_used_again(postgresql: str) -> None:
     chain.close()
 
 
+def test_a_server_that_is_away_for_a_while(postgresql: str) -> None:
+    chain, batch = open_audit(postgresql), _records(3)
+    name = psycopg.conninfo.conninfo_to_dict(postgresql)["dbname"]
+    with psycopg.connect(postgresql, dbname="postgres", autocommit=True) as server:
+        server.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
+        server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        with pytest.raises(StoreError, match="not currently accepting connections"):
+            chain.append(batch)
+        server.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
+    assert chain.append(batch).seq == 3
+    assert verify(chain).records == 4
+    chain.close()
+
+
+def test_reading_and_adding_is_all_that_a_gateway_must_be_allowed(postgresql: str) -> None:
+    open_audit(postgresql).close()
+    with psycopg.connect(postgresql) as server:
+        server.execute("DROP ROLE IF EXISTS gateway")
+        server.execute("CREATE ROLE gateway LOGIN")
+        server.execute("GRANT SELECT, INSERT ON dabom_audit TO gateway")
+        server.execute("GRANT SELECT ON dabom_schema TO gateway")
+    chain = open_audit(postgresql.replace("dabom@", "gateway@"))
+    assert chain.append(_records(2)).seq == 2
+    chain.close()
+    with psycopg.connect(postgresql) as server:
+        server.execute("DROP OWNED BY gateway")
+        server.execute("DROP ROLE gateway")
+
+
 def test_a_check_does_not_keep_writers_waiting(database: str, chain: AuditChain) -> None:
     chain.append(_records(1500))
     reader = open_audit(database, read_only=True)

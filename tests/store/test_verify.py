@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,11 +36,11 @@ def _concern(faults: Sequence[Fault], seq: int) -> bool:
 
 
 def _rehash(row: Row, record: bytes) -> Row:
-    return replace(row, record=record, hash=digest(row.previous, record))
+    return row._replace(record=record, hash=digest(row.previous, record))
 
 
 def _change(rows: list[Row], at: int) -> None:
-    rows[at] = replace(rows[at], record=rows[at].record.replace(b"kind", b"kinD"))
+    rows[at] = rows[at]._replace(record=rows[at].record.replace(b"kind", b"kinD"))
 
 
 def _rewrite(rows: list[Row], at: int) -> None:
@@ -49,15 +48,15 @@ def _rewrite(rows: list[Row], at: int) -> None:
 
 
 def _change_hash(rows: list[Row], at: int) -> None:
-    rows[at] = replace(rows[at], hash=bytes(32))
+    rows[at] = rows[at]._replace(hash=bytes(32))
 
 
 def _change_link(rows: list[Row], at: int) -> None:
-    rows[at] = replace(rows[at], previous=b"\1" * 32)
+    rows[at] = rows[at]._replace(previous=b"\1" * 32)
 
 
 def _relink(rows: list[Row], at: int) -> None:
-    rows[at] = replace(rows[at], previous=b"\1" * 32, hash=digest(b"\1" * 32, rows[at].record))
+    rows[at] = rows[at]._replace(previous=b"\1" * 32, hash=digest(b"\1" * 32, rows[at].record))
 
 
 def _remove(rows: list[Row], at: int) -> None:
@@ -65,26 +64,26 @@ def _remove(rows: list[Row], at: int) -> None:
 
 
 def _close_up(rows: list[Row], at: int) -> None:
-    rows[at:] = [replace(row, seq=row.seq - 1) for row in rows[at + 1 :]]
+    rows[at:] = [row._replace(seq=row.seq - 1) for row in rows[at + 1 :]]
 
 
 def _swap(rows: list[Row], at: int) -> None:
     one, two = rows[at], rows[at - 1]
-    rows[at - 1], rows[at] = replace(one, seq=two.seq), replace(two, seq=one.seq)
+    rows[at - 1], rows[at] = one._replace(seq=two.seq), two._replace(seq=one.seq)
 
 
 def _swap_contents(rows: list[Row], at: int) -> None:
     one, two = rows[at], rows[at - 1]
-    rows[at - 1], rows[at] = replace(two, record=one.record), replace(one, record=two.record)
+    rows[at - 1], rows[at] = two._replace(record=one.record), one._replace(record=two.record)
 
 
 def _copy_over(rows: list[Row], at: int) -> None:
-    rows[at] = replace(rows[at - 1], seq=rows[at].seq)
+    rows[at] = rows[at - 1]._replace(seq=rows[at].seq)
 
 
 def _insert(rows: list[Row], at: int) -> None:
     forged = chained({"kind": "request", "request_id": "forged"}, Head(at - 1, rows[at - 1].hash))
-    rows[at:] = [forged, *(replace(row, seq=row.seq + 1) for row in rows[at:])]
+    rows[at:] = [forged, *(row._replace(seq=row.seq + 1) for row in rows[at:])]
 
 
 _INSIDE: list[Callable[[list[Row], int], None]] = [
@@ -139,9 +138,9 @@ def test_removed_records_are_told_with_their_numbers() -> None:
 
 def test_a_chain_without_its_beginning_is_broken() -> None:
     assert [fault.kind for fault in _check(_chain(1))] == ["removed"]
-    other = replace(_chain()[3], seq=0)
+    other = _chain()[3]._replace(seq=0)
     assert _check([other, *_chain(1)])
-    beginning = replace(_chain()[0], seq=-1)
+    beginning = _chain()[0]._replace(seq=-1)
     assert [fault.kind for fault in _check([beginning, *_chain()])] == ["inserted"]
 
 

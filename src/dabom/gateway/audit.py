@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -29,6 +30,7 @@ _LOGGER = logging.getLogger("dabom.gateway.audit")
 _GATHER_S = 0.05
 """How long records gather for one transaction: so many are lost at most when the process is killed."""
 _MAX_BATCH = 1000
+_PORTION, _BREATH_S = 32, 0.0001
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 _CLOSE_S = 5.0
 _PATH_CHARS = 256
@@ -134,7 +136,10 @@ class Audit:
         """Write the oldest `count` records, however long it takes. False when there is no more time."""
         gap = self._gap.take()
         records = [] if gap is None else [{**gap, "gateway": self._gateway}]
-        records += [self._fields(self._queue[i]) for i in range(count)]
+        for i in range(count):
+            records.append(self._fields(self._queue[i]))
+            if i % _PORTION == _PORTION - 1:
+                time.sleep(_BREATH_S)  # the loop shall not wait until all are ready
         pause_s = _FIRST_PAUSE_S
         while records and not self._append(records):
             if self._stop.is_set():

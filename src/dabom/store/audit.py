@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from dabom.store.database import Database
 
 _PAGE = 1000
+_PORTION, _BREATH_S = 16, 0.0001
 MAX_FAULTS = 1000
+_INSERT = "INSERT INTO dabom_audit (seq, previous, hash, record) VALUES ({0}, {0}, {0}, {0})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +77,15 @@ class AuditChain:
                 written = self._unsure[1]
                 if _hash_of(connection, written.seq) == written.hash:
                     return written
-            rows = list[Row]()
-            for fields in records:
-                row = chained(fields, head)
-                rows.append(row)
-                head = Head(row.seq, row.hash)
-            if rows:
+            for start in range(0, len(records), _PORTION):
+                rows = list[Row]()
+                for fields in records[start : start + _PORTION]:
+                    row = chained(fields, head)
+                    rows.append(row)
+                    head = Head(row.seq, row.hash)
                 _insert(connection, rows)
+                # a thread with an event loop shall not wait for all; with 0 it would seldom get its turn
+                time.sleep(_BREATH_S)
             self._unsure = (records, head)
         self._unsure = None
         return head
@@ -167,10 +172,9 @@ def _hash_of(connection: Connection, seq: int) -> bytes | None:
 
 
 def _insert(connection: Connection, rows: Sequence[Row]) -> None:
-    connection.execute(
-        sa.insert(AUDIT),
-        [{"seq": row.seq, "previous": row.previous, "hash": row.hash, "record": row.record} for row in rows],
-    )
+    # SQLAlchemy's own insert would cost more than all the rest of a record
+    mark = "%s" if connection.dialect.name == "postgresql" else "?"
+    connection.exec_driver_sql(_INSERT.format(mark), [tuple(row) for row in rows])
 
 
 def _octets(value: object) -> bytes:
