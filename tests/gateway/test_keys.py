@@ -166,8 +166,8 @@ async def test_new_keys_hold_from_the_next_request_on_and_old_limits_are_kept(be
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ([{"id": "a", "hash": "sha256:12"}], "hash"),
-        ([{"id": "a b", "hash": hash_line(ANNA)}], "id"),
+        ([{"id": "a", "hash": "sha256:12"}], "hash: a hash is sha256: and 64 hex digits"),
+        ([{"id": "a b", "hash": hash_line(ANNA)}], "an id has up to 64 letters"),
         ([key("a", ANNA), key("a", BORA)], "two keys have the id a"),
         ([key("a", ANNA), key("b", ANNA)], "the key b is the same"),
         ([key("a", "")], "empty"),
@@ -179,6 +179,50 @@ def test_wrong_keys_are_told_by_name(wrong: list[dict[str, Any]], told: str) -> 
     with pytest.raises(ConfigError, match=told) as raised:
         load_settings(None, base_url="http://127.0.0.1:1/v1", keys=wrong)
     assert hash_line(ANNA) not in str(raised.value)
+
+
+def test_a_key_in_the_place_of_its_hash_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_settings(None, base_url="http://127.0.0.1:1/v1", keys=[{"id": "a", "hash": ANNA}])
+    assert ANNA not in str(raised.value)
+
+
+async def test_a_key_may_use_its_models_and_routes_only(behind: Behind) -> None:
+    keys = [key("anna", ANNA, routes=["qwen"]), key("bora", BORA, routes=["else"])]
+    async with behind(keys=keys) as (upstream, gw):
+        assert (await gw.ask("/chat", CHAT, headers=bearer(ANNA))).status == 200
+        refused = await gw.ask("/chat", CHAT, headers=bearer(BORA))
+        assert (refused.status, refused.error["code"]) == (403, "route_forbidden")
+        assert "it may use else" in refused.error["message"]
+        batch = await gw.ask("/chat/batch", {"items": [{"id": 1, "body": CHAT}]}, headers=bearer(BORA))
+        assert b"route_forbidden" in batch.body
+        other = await gw.ask("/v1/files", b"x", headers=bearer(BORA) | {"content-type": "text/plain"})
+        assert other.error["code"] == "route_forbidden"
+        assert len(upstream.seen) == 1
+
+
+async def test_tokens_that_an_upstream_reports_are_paid_for(behind: Behind) -> None:
+    answer = chat_answer() | {"usage": {"prompt_tokens": 900, "completion_tokens": 300}}
+    async with behind(json_reply(answer), keys=[key("anna", ANNA, tokens_per_minute=1000)]) as (_, gw):
+        given = {**CHAT, "max_tokens": 10}
+        assert (await gw.ask("/chat", given, headers=bearer(ANNA))).status == 200
+        refused = await gw.ask("/chat", given, headers=bearer(ANNA))
+        assert (refused.status, refused.error["code"]) == (429, "rate_limited")
+        assert "1,000 tokens a minute" in refused.error["message"]
+        assert 10 <= int(refused.header("retry-after") or 0) <= 14
+        page = (await gw.ask("/metrics", headers=bearer(ANNA))).body.decode()
+        assert 'dabom_key_tokens_total{key="anna",kind="prompt"} 900.0' in page
+
+
+async def test_items_of_a_batch_wait_for_their_turn(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dabom.gateway.bucket._MINUTE_S", 0.4)
+    items = [{"id": number, "body": CHAT} for number in range(4)]
+    async with behind(keys=[key("anna", ANNA, requests_per_minute=2)]) as (upstream, gw):
+        started = time.monotonic()
+        answer = await gw.ask("/chat/batch", {"items": items}, headers=bearer(ANNA))
+        assert answer.body.count(b'"status":200') == 4
+        assert len(upstream.seen) == 4
+        assert time.monotonic() - started > 0.3
 
 
 def test_keys_let_others_reach_the_gateway() -> None:

@@ -43,8 +43,22 @@ if TYPE_CHECKING:
 SINGLE = "api_key"
 """The id of the key that the setting `api_key` names."""
 _HASH = re.compile(r"sha256:([0-9a-fA-F]{64})")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WAIT_FOR_OWN_S = 1.0
 _SHOWN = 20
+
+
+def _check_id(ident: str) -> str:
+    if not _ID.fullmatch(ident):
+        raise ValueError("an id has up to 64 letters, digits, dots, underscores and hyphens")
+    return ident
+
+
+def _check_hash(line: str) -> str:
+    """The message holds nothing of it: somebody may have put the key itself here."""
+    if not _HASH.fullmatch(line):
+        raise ValueError("a hash is sha256: and 64 hex digits; dabom keys new prints one")
+    return line.lower()
 
 
 class KeySettings(BaseModel):
@@ -52,12 +66,11 @@ class KeySettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    id: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="name of the key in logs, audit and metrics"
+    id: Annotated[str, AfterValidator(_check_id)] = Field(
+        description="name of the key in logs, audit and metrics"
     )
-    hash: str = Field(
-        pattern=r"^sha256:[0-9a-fA-F]{64}$",
-        description="`sha256:` and the digest; `dabom keys new` prints it",
+    hash: Annotated[str, AfterValidator(_check_hash)] = Field(
+        description="`sha256:` and the digest; `dabom keys new` prints it"
     )
     routes: frozenset[str] | None = Field(
         None, description="models and routes that it may use; unset: all of them"
@@ -82,9 +95,9 @@ def _check_distinct(keys: tuple[KeySettings, ...]) -> tuple[KeySettings, ...]:
     for number, key in enumerate(keys):
         if key.id == SINGLE or key.id in ids[:number]:
             raise ValueError(f"two keys have the id {key.id}; give each an id of its own")
-        if key.hash.lower() in (other.hash.lower() for other in keys[:number]):
+        if key.hash in (other.hash for other in keys[:number]):
             raise ValueError(f"the key {key.id} is the same as another one; make a new one: dabom keys new")
-        if key.hash.lower() == hash_line(""):
+        if key.hash == hash_line(""):
             raise ValueError(f"the key {key.id} is empty; make one: dabom keys new")
     return keys
 
