@@ -253,6 +253,8 @@ def entry(record: Record, gateway: str) -> dict[str, Any]:
         "path": _text(record.path[:_PATH_CHARS]),
         "model": None if record.model is None else _text(record.model),
         "route": _text(record.route),
+        "reason": _text(record.reason),
+        "hops": [_text(hop) for hop in record.hops],
         "upstream": _text(record.upstream),
         "served": _text(record.served),
         "revision": _text(record.revision),
