@@ -106,7 +106,7 @@ class Gateway:
         before, after = self._stage, Stage(settings, self._accounts, self._stage)
         await after.open()
         self._stage = after
-        self.bodies.change(settings.admission)
+        self.bodies.resize(settings.admission)
         gone = {one.name for one in before.fleet.upstreams} - {one.name for one in after.fleet.upstreams}
         for name in gone:
             self.metrics.forget(name)

@@ -176,9 +176,29 @@ async def test_more_tokens_are_had_only_when_there_is_room() -> None:
 async def test_an_estimate_larger_than_the_budget_goes_alone() -> None:
     permits = Permits(4, 100)
     async with permits.hold(1, Claim(1000)):
-        assert (permits.held, permits.tokens) == (1, 100)
-    await permits.acquire(1, Claim(1000))
-    permits.release(Claim(1000))
+        assert (permits.held, permits.free) == (1, False)
+        with pytest.raises(QueueTimeout, match=r"4 requests of 100 tokens in all \(this one has 1\)"):
+            await permits.acquire(0.01, Claim(1))
+    async with permits.hold(1, Claim(1)):
+        with pytest.raises(QueueTimeout):
+            await permits.acquire(0.01, Claim(1000))
+    assert (permits.held, permits.tokens) == (0, 0)
+
+
+async def test_other_limits_forget_nobody() -> None:
+    permits = Permits(1, 100)
+    await permits.acquire(1, Claim(90))
+    waiting = [asyncio.create_task(permits.acquire(60, Claim(20))) for _ in range(2)]
+    await asyncio.sleep(0)
+    permits.change(3, 110, AdmissionSettings())
+    await waiting[0]
+    assert (permits.held, permits.tokens, permits.waiting) == (2, 110, 1)
+    permits.change(1, 50, AdmissionSettings())
+    permits.release(Claim(90))
+    assert (permits.held, permits.waiting) == (1, 1), "there is still one more than may be"
+    permits.release(Claim(20))
+    await waiting[1]
+    permits.release(Claim(20))
     assert (permits.held, permits.tokens) == (0, 0)
 
 
@@ -233,5 +253,5 @@ async def test_bodies_wait_until_there_is_room_for_their_bytes() -> None:
         async with bodies.hold(1, Claim(500)):
             assert bodies.tokens == 2000
     async with bodies.hold(1, Claim(10_000)):
-        assert bodies.tokens == 2000, "one that is larger than all of it goes alone"
+        assert not bodies.free, "one that is larger than all of it goes alone"
     assert (bodies.held, bodies.tokens) == (0, 0)

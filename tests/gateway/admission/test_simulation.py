@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
 from statistics import mean
 
 import pytest
 
-from dabom.gateway.admission import Claim, Line, Priority, Ticket
-from dabom.gateway.admission.simulation import Arrival, Served, mixed, play
+from dabom.gateway.admission import Claim, Line, Priority
+from dabom.gateway.admission.simulation import Arrival, Fifo, Served, mixed, play
 
 _PERMITS, _BUDGET = 8, 65_536
 _SHORTEST_CLIP_S = 6.0 * 0.8
 _SEEDS = range(1, 9)
-
-
-class Fifo:
-    """The same permits and tokens; strictly in the order of arrival."""
-
-    def __init__(self, limit: int, budget: int) -> None:
-        self._limit, self._budget = limit, budget
-        self._held = self._tokens = 0
-        self._order = deque[Ticket]()
-
-    def join(self, claim: Claim, now: float, who: object = None) -> Ticket:
-        self._order.append(Ticket(claim, 0, who))
-        return self._order[-1]
-
-    def next(self, now: float) -> Ticket | None:
-        if not self._order or self._held == self._limit:
-            return None
-        if self._tokens + self._order[0].claim.tokens > self._budget:
-            return None
-        self._held += 1
-        self._tokens += self._order[0].claim.tokens
-        return self._order.popleft()
-
-    def give_back(self, claim: Claim, now: float | None = None) -> None:
-        self._held -= 1
-        self._tokens -= claim.tokens
 
 
 def _line(aging_s: float = 10) -> Line:

@@ -30,10 +30,9 @@ class Bodies(Permits):
     def __init__(self, settings: AdmissionSettings) -> None:
         super().__init__(_ANY_NUMBER, settings.max_bytes_in_flight, settings)
 
-    def change(self, settings: AdmissionSettings) -> None:
-        """Other limits, from now on."""
-        self.line.budget = settings.max_bytes_in_flight
-        self.line.max_queue = settings.max_queue
+    def resize(self, settings: AdmissionSettings) -> None:
+        """Other limits from now on."""
+        self.change(_ANY_NUMBER, settings.max_bytes_in_flight, settings)
 
     def room(self, exchange: Exchange, settings: GatewaySettings, *, batch: bool) -> Permit:
         """Room for the body of a request, as much as it can have."""

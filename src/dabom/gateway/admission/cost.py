@@ -117,6 +117,11 @@ class Meter:
         """The family by which it counts; None while it is not known."""
         return self._family
 
+    @property
+    def exacting(self) -> bool:
+        """Whether it pays to read the headers of media: they are counted exactly, or bounded."""
+        return self._family is not None or self._settings.token_budget is not None
+
     def learn(self, models: Sequence[str], max_model_len: int | None) -> None:
         """Take over what the upstream says of itself, where the settings say nothing."""
         if self._given is None and not self._settings.family:

@@ -2,7 +2,8 @@
 
 A grant takes one permit and the tokens of its claim. The rules, in the order in which they decide:
 
-1. Neither the permits nor the token budget are ever exceeded.
+1. Neither the permits nor the token budget are ever exceeded; a claim that is larger than the whole budget,
+   which only an estimate can be, goes alone.
 2. Realtime goes before normal, normal before batch. A lower priority *ages*: when it was last served
    `aging_s` ago and has been passed by `PASSES` grants since, the next grant is its own.
 3. Within a priority the keys share by tokens (start-time fair queueing, Goyal 1996): each request starts when
@@ -100,7 +101,7 @@ class Line:
         self.held = 0
         self.tokens = 0
         self.waiting = 0
-        self._aging_s = aging_s
+        self.aging_s = aging_s
         self._ranks = tuple(_Rank() for _ in Priority)
         self._count = 0
         self._released = deque[float](maxlen=_MEASURED)
@@ -117,12 +118,16 @@ class Line:
         """Tokens of those that stand in line."""
         return sum(ticket.claim.tokens for rank in self._ranks for ticket in rank.order)
 
+    def change(self, limit: int, budget: int | None, max_queue: int, aging_s: float) -> None:
+        """Other limits from now on. Until enough has come back, more may be held than they allow."""
+        self.limit, self.budget, self.max_queue, self.aging_s = limit, budget, max_queue, aging_s
+
     def take(self, claim: Claim) -> bool:
         """Grant at once, when nobody waits and it fits."""
         if self.waiting or self.held >= self.limit:
             return False
         tokens = self.tokens + claim.tokens
-        if self.budget is not None and tokens > self.budget:
+        if self.budget is not None and tokens > self.budget and self.tokens:
             return False
         self.held += 1
         self.tokens = tokens
@@ -133,7 +138,7 @@ class Line:
         return len(self._ranks[priority].order) >= self.max_queue
 
     def join(self, claim: Claim, now: float, who: object = None) -> Ticket:
-        """Stand in line. `claim` must fit into the whole budget, and the line must not be full."""
+        """Stand in line, which must not be full."""
         self._count += 1
         ticket = Ticket(claim, self._count, who)
         self._ranks[claim.priority].add(ticket, now)
@@ -171,7 +176,7 @@ class Line:
         first: Ticket | None = None
         for ticket in self._in_order(now):
             tokens = ticket.claim.tokens
-            if self.budget is not None and self.tokens + tokens > self.budget:
+            if self.budget is not None and self.tokens + tokens > self.budget and self.tokens:
                 first = first or ticket
                 continue
             if first is not None and self.budget is not None:
@@ -196,7 +201,7 @@ class Line:
             yield from rank.order[:LOOK]
 
     def _aged(self, rank: _Rank, now: float) -> bool:
-        return rank.overtaken >= PASSES and now - rank.served >= self._aging_s
+        return rank.overtaken >= PASSES and now - rank.served >= self.aging_s
 
     def _grant(self, ticket: Ticket, now: float) -> None:
         ticket.waits = False

@@ -49,6 +49,11 @@ class Permits:
         """Tokens that may be in flight at a time; None: not bounded."""
         return self.line.budget
 
+    def change(self, limit: int, budget: int | None, settings: AdmissionSettings) -> None:
+        """Other limits from now on, without forgetting who holds a permit and who waits."""
+        self.line.change(limit, budget, settings.max_queue, settings.aging_s)
+        self._pass_on(self._clock())
+
     @property
     def held(self) -> int:
         """Requests that hold a permit."""
@@ -74,17 +79,15 @@ class Permits:
 
         Raises `QueueFull` when too many wait, `QueueTimeout` when none comes free in `wait_s`.
         """
-        return Permit(self, wait_s, self.within(claim))
+        return Permit(self, wait_s, claim)
 
     async def acquire(self, wait_s: float, claim: Claim = SMALLEST) -> None:
         """Take a permit; the caller must `release` it with the same claim."""
-        claim = self.within(claim)
         if not self.line.take(claim):
             await self.stand(wait_s, claim)
 
     def release(self, claim: Claim = SMALLEST) -> None:
         """Give a permit back."""
-        claim = self.within(claim)
         if not self.line.waiting:
             self.line.give_back(claim)
             return
@@ -118,11 +121,6 @@ class Permits:
         if done and other.tokens < claim.tokens and self.line.waiting:
             self._pass_on(self._clock())
         return done
-
-    def within(self, claim: Claim) -> Claim:
-        """The claim as it is held: an estimate that is larger than the whole budget goes alone."""
-        budget = self.line.budget
-        return claim if budget is None or claim.tokens <= budget else claim._replace(tokens=budget)
 
     def _pass_on(self, now: float) -> None:
         while (ticket := self.line.next(now)) is not None:
@@ -188,7 +186,6 @@ class Permit:
 
     def claims(self, other: Claim) -> bool:
         """From now on hold `other`, when that needs no waiting and passes nobody; else nothing changes."""
-        other = self._permits.within(other)
         if not self._permits.swap(self.claim, other):
             return False
         self.claim = other

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from dabom.gateway.admission.claims import Claim, Priority
+from dabom.gateway.admission.line import Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from dabom.gateway.admission.line import Ticket
 
 _ANSWER_TOKENS = 512
 
@@ -47,6 +47,35 @@ class Queue(Protocol):
     def join(self, claim: Claim, now: float, who: object = None) -> Ticket: ...
     def next(self, now: float) -> Ticket | None: ...
     def give_back(self, claim: Claim, now: float | None = None) -> None: ...
+
+
+class Fifo:
+    """The same permits and tokens strictly in the order of arrival, to compare with."""
+
+    def __init__(self, limit: int, budget: int) -> None:
+        self._limit, self._budget = limit, budget
+        self._held = self._tokens = 0
+        self._order = deque[Ticket]()
+
+    def join(self, claim: Claim, now: float, who: object = None) -> Ticket:
+        """Stand in line."""
+        self._order.append(Ticket(claim, 0, who))
+        return self._order[-1]
+
+    def next(self, now: float) -> Ticket | None:
+        """Grant a permit to the first, when it fits."""
+        if not self._order or self._held == self._limit:
+            return None
+        if self._tokens + self._order[0].claim.tokens > self._budget:
+            return None
+        self._held += 1
+        self._tokens += self._order[0].claim.tokens
+        return self._order.popleft()
+
+    def give_back(self, claim: Claim, now: float | None = None) -> None:
+        """Return what a grant took."""
+        self._held -= 1
+        self._tokens -= claim.tokens
 
 
 def play(
