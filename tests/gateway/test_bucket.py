@@ -14,7 +14,7 @@ def test_a_bucket_starts_full_and_fills_in_a_minute() -> None:
     assert bucket.wait_s(1, now=100) == pytest.approx(1)
     assert bucket.wait_s(1, now=100.5) == pytest.approx(0.5)
     assert bucket.wait_s(60, now=130) == pytest.approx(30)
-    assert bucket.after(now=1000).level == 60
+    assert bucket.level_at(now=1000) == 60
 
 
 def test_waiting_the_time_that_was_said_is_enough() -> None:
@@ -36,7 +36,8 @@ def test_what_is_given_back_never_overflows() -> None:
 
 def test_a_clock_that_goes_back_changes_nothing() -> None:
     bucket = Bucket.full(60, now=100).take(30, now=100)
-    assert bucket.after(now=50) == bucket
+    assert bucket.level_at(now=50) == 30
+    assert bucket.take(1, now=50).at == 100
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.integers(1, 20)), max_size=60), st.integers(1, 120))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 _MINUTE_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(NamedTuple):
     """Holds at most what one minute brings, and starts full. `at` is the time, in seconds, of `level`."""
 
     per_minute: float
@@ -20,22 +19,21 @@ class Bucket:
         """As it is at the start."""
         return cls(per_minute, per_minute, now)
 
-    def after(self, now: float) -> Bucket:
-        """What has flowed in until `now`; a clock that goes back changes nothing."""
+    def level_at(self, now: float) -> float:
+        """With what has flowed in until `now`; a clock that goes back changes nothing."""
         gained = max(0.0, now - self.at) * self.per_minute / _MINUTE_S
-        return replace(self, level=min(self.per_minute, self.level + gained), at=max(self.at, now))
+        return min(self.per_minute, self.level + gained)
 
     def wait_s(self, cost: float, now: float) -> float:
         """Seconds until `cost` can be taken; 0: now. What is more than the bucket holds needs a full one."""
-        missing = min(cost, self.per_minute) - self.after(now).level
+        missing = min(cost, self.per_minute) - self.level_at(now)
         return max(0.0, missing * _MINUTE_S / self.per_minute)
 
     def take(self, cost: float, now: float) -> Bucket:
         """Without `cost`; the level may fall below zero, and then has to rise again before anyone takes."""
-        filled = self.after(now)
-        return replace(filled, level=filled.level - cost)
+        return Bucket(self.per_minute, self.level_at(now) - cost, max(self.at, now))
 
     def give(self, amount: float, now: float) -> Bucket:
         """With `amount` of what was taken back; a negative one is taken after the fact."""
-        filled = self.after(now)
-        return replace(filled, level=min(self.per_minute, filled.level + amount))
+        level = min(self.per_minute, self.level_at(now) + amount)
+        return Bucket(self.per_minute, level, max(self.at, now))

@@ -1,4 +1,4 @@
-"""Tokens as the upstream reports them, read from the end of an answer: nothing is parsed, no JSON is built."""
+"""Tokens as the upstream reports them, read from the end of an answer: nothing is parsed or built."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 TAIL_BYTES = 4096
 _PIECES = 16
-# within a JSON string each quote has a backslash before it, so what somebody wrote about usage does not match
-_USAGE = re.compile(rb'(?<!\\)"usage"\s*:\s*\{')
+_NAME = b'"usage"'
+_OBJECT = re.compile(rb'"usage"\s*:\s*\{')
 _PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})\b')
 _ANSWER = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})\b')
 
@@ -34,11 +34,14 @@ class Tail:
 
 def read_usage(tail: bytes) -> tuple[int | None, int | None]:
     """Tokens of the prompt and of the answer by the last `usage` object; None for what is not told."""
-    starts = [found.end() for found in _USAGE.finditer(tail)]
-    if not starts:
-        return None, None
-    prompt, answer = _PROMPT.search(tail, starts[-1]), _ANSWER.search(tail, starts[-1])
-    return (int(prompt[1]) if prompt else None), (int(answer[1]) if answer else None)
+    start = tail.rfind(_NAME)
+    while start >= 0:
+        # within a JSON string each quote has a backslash before it: what somebody wrote about usage is none
+        if tail[start - 1 : start] != b"\\" and _OBJECT.match(tail, start):
+            prompt, answer = _PROMPT.search(tail, start), _ANSWER.search(tail, start)
+            return (int(prompt[1]) if prompt else None), (int(answer[1]) if answer else None)
+        start = tail.rfind(_NAME, 0, start)
+    return None, None
 
 
 def note_usage(record: Record, tail: bytes) -> None:
