@@ -40,7 +40,7 @@ _UNKNOWN_PICTURE = 2_700
 _UNKNOWN_CLIP = 12_290
 """The most that a clip of a few seconds costs with Qwen3-VL."""
 _UNKNOWN_FILE = 4_096
-_SOUND_TOKENS_PER_S = 13
+_SOUND_TOKENS_PER_S = 25
 _LEAST_SOUND_BYTES_PER_S = 4_000
 _LONGEST_SOUND_S = 600
 _WHAT_TO_DO = {
