@@ -254,8 +254,10 @@ groups:
         rate(dabom_first_byte_seconds_bucket{modality=~"image|video"}[5m]))) > 10
   - alert: CostsAreGuessedWrong
     expr: |
-      rate(dabom_prompt_tokens_ratio_sum[1h]) / rate(dabom_prompt_tokens_ratio_count[1h]) < 0.9 or
-      rate(dabom_prompt_tokens_ratio_sum[1h]) / rate(dabom_prompt_tokens_ratio_count[1h]) > 1.1
+      rate(dabom_prompt_tokens_ratio_sum{modality!="text"}[1h]) /
+        rate(dabom_prompt_tokens_ratio_count{modality!="text"}[1h]) < 0.9 or
+      rate(dabom_prompt_tokens_ratio_sum{modality!="text"}[1h]) /
+        rate(dabom_prompt_tokens_ratio_count{modality!="text"}[1h]) > 1.1
   - alert: AuditIsNotWritten
     expr: rate(dabom_audit_records_total{outcome!="written"}[5m]) > 0
 ```
