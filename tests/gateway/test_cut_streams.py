@@ -107,7 +107,7 @@ async def test_an_upstream_that_dies_mid_stream_is_told(
         answer = await gw.ask("/chat", stream, headers=[("x-request-id", "dying")])
         assert answer.status in (200, 502)
         if answer.status == 502:  # a reset may swallow what came just before it
-            assert end == "RST"
+            assert end == "RST" or where == "before the first event"
             return
         told(answer, "upstream_broken")
         sent = spec_events(b"".join(WIRED)[:place])

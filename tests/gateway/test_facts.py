@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dabom.errors import InvalidJson
-from dabom.gateway.facts import Facts, FactsReader, Media
+from dabom.gateway.facts import Facts, FactsReader
+from dabom.gateway.parts import Media
 from dabom.gateway.scan import DIGEST_BYTES, Scanner, scan
 
 _KINDS = {

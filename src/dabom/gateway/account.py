@@ -35,6 +35,10 @@ class Record(msgspec.Struct, omit_defaults=True):
     method: str = "POST"
     upstream: str = ""
     route: str = ""
+    reason: str = ""
+    """Why it is that route; see docs/routing.md."""
+    hops: tuple[str, ...] = ()
+    """Targets that were asked in vain before `upstream`, and what they did."""
     key: str = ""
     model: str | None = None
     served: str = ""

@@ -7,21 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dabom.errors import BatchTooLarge, ClientGone, DabomError
-from dabom.gateway.admission import claim_of, weigh
 from dabom.gateway.lines import Lines, failed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from dabom.gateway.admission import Claim
-    from dabom.gateway.ask import Asker
+    from dabom.gateway.ask import Asked, Asker
     from dabom.gateway.exchange import Exchange
     from dabom.gateway.guard import Guard
     from dabom.gateway.items import Item
     from dabom.gateway.lines import Budget
     from dabom.gateway.upstream import Upstream
 
-PATH = "/chat/completions"
 _MAX_WAITING_BYTES = 512 * 2**20
 
 
@@ -39,7 +37,11 @@ class Dispatch:
         self._asker = asker
         self._exchange = exchange
         self._guard = guard
-        self._lanes: dict[str, asyncio.Queue[Item | None]] = {}
+        self._lanes: dict[str, asyncio.Queue[Asked | None]] = {}
+        self._asking: asyncio.TaskGroup
+        self._running = 0
+        """Items that have been taken up and have no line."""
+        self._fed = False
         exchange.remains = self._remains
 
     async def run(self, items: AsyncIterator[Item]) -> None:
@@ -57,11 +59,14 @@ class Dispatch:
 
     async def _feed(self, items: AsyncIterator[Item]) -> None:
         try:
-            async with asyncio.TaskGroup() as asking:
+            async with asyncio.TaskGroup() as self._asking:
                 async for item in items:
-                    await self._line_up(item, asking)
-                for lane in self._lanes.values():
-                    lane.put_nowait(None)
+                    self._running += 1
+                    await self._line_up(item)
+                    if item.flaw is None:  # a list is there at once, and each of its items is weighed
+                        await asyncio.sleep(0)
+                self._fed = True
+                self._end_lanes()
             self.lines.close()
         except DabomError as error:
             self._guard.interrupt(error)
@@ -71,39 +76,60 @@ class Dispatch:
                 raise
             self._guard.interrupt(_first(known))
 
-    async def _line_up(self, item: Item, asking: asyncio.TaskGroup) -> None:
+    async def _line_up(self, item: Item) -> None:
         if item.flaw is not None:
             self._refuse(item, item.flaw)
             return
+        if wait_s := self._exchange.key.reserve():  # a batch takes the pace that its key may have
+            await asyncio.sleep(wait_s)
         try:
-            target = await self._asker.choose(item)
+            asked = await self._asker.begin(item, self._exchange)
         except DabomError as error:
             self._refuse(item, error)
             return
+        self._join(asked)
+
+    def _join(self, asked: Asked) -> None:
+        """Take a place in the lane of the target that it is the turn of."""
+        try:
+            self._asker.weigh(asked, self._exchange)
+        except DabomError as error:
+            self._go_on(asked, error)
+            return
+        target = asked.way.target
+        target.expect(asked.claim.tokens)
         if target.name not in self._lanes:
             lane = self._lanes[target.name] = asyncio.Queue()
-            asking.create_task(self._run_lane(lane, target, asking))
-        self._lanes[target.name].put_nowait(item)
+            self._asking.create_task(self._run_lane(lane, target))
+        self._lanes[target.name].put_nowait(asked)
 
-    async def _run_lane(
-        self, lane: asyncio.Queue[Item | None], target: Upstream, asking: asyncio.TaskGroup
-    ) -> None:
+    def _go_on(self, asked: Asked, error: DabomError) -> None:
+        if asked.way.goes_on_after(error):
+            asyncio.get_running_loop().call_later(asked.way.pause_s, self._join, asked)
+        else:
+            self._finish(asked.item, self._asker.refuse(asked.item, error, self._exchange, asked))
+
+    async def _run_lane(self, lane: asyncio.Queue[Asked | None], target: Upstream) -> None:
         loop = asyncio.get_running_loop()
-        while (item := await lane.get()) is not None:
-            asked = loop.time()
+        while (asked := await lane.get()) is not None:
+            began = loop.time()
             try:
-                item.cost = weigh(target.meter, item.facts, (item.body,), PATH)
-                claim = claim_of(item.cost, self._exchange, item=True)
-                await target.permits.acquire(self._asker.clocks.acquire_timeout_s, claim)
+                await target.permits.acquire(target.clocks.acquire_timeout_s, asked.claim)
             except DabomError as error:
-                self._refuse(item, error)
+                target.expect(-asked.claim.tokens, -1)
+                self._go_on(asked, error)
                 continue
-            task = asking.create_task(self._ask(item, target, (loop.time() - asked) * 1000))
+            asked.record.queue_ms += round((loop.time() - began) * 1000, 2)
+            task = self._asking.create_task(self._ask(asked))
             # not in the task: one that is cancelled before its first step would keep the permit
-            task.add_done_callback(partial(_give_back, target, claim))
+            task.add_done_callback(partial(_give_back, target, asked.claim))
 
-    async def _ask(self, item: Item, target: Upstream, queue_ms: float) -> None:
-        self._finish(item, await self._asker.ask(item, target, self._exchange, round(queue_ms, 2)))
+    async def _ask(self, asked: Asked) -> None:
+        line = await self._asker.ask(asked, self._exchange)
+        if line is not None:
+            self._finish(asked.item, line)
+        else:
+            asyncio.get_running_loop().call_later(asked.way.pause_s, self._join, asked)
 
     def _refuse(self, item: Item, error: DabomError) -> None:
         self._finish(item, self._asker.refuse(item, error, self._exchange))
@@ -112,8 +138,16 @@ class Dispatch:
         self.pending.pop(item.number, None)
         self.budget.give(item.size)
         self.lines.put(line)
+        self._running -= 1
+        self._end_lanes()
         if self.lines.size > _MAX_WAITING_BYTES:
             self._guard.interrupt(BatchTooLarge("the client does not take its lines"))
+
+    def _end_lanes(self) -> None:
+        """When the last item has its line, nothing can come into any lane."""
+        if self._fed and not self._running:
+            for lane in self._lanes.values():
+                lane.put_nowait(None)
 
     def _remains(self, error: DabomError) -> bytes:
         """What is still to be said when the batch is cut: finished lines, then one per unfinished item."""
@@ -124,6 +158,7 @@ class Dispatch:
 
 def _give_back(target: Upstream, claim: Claim, _: object) -> None:
     target.permits.release(claim)
+    target.expect(-claim.tokens, -1)
 
 
 def _first(errors: BaseExceptionGroup[DabomError]) -> DabomError:

@@ -49,6 +49,8 @@ class Exchange:
         """Masks what is sent, when it is switched on."""
         self.tail = Tail()
         """The end of the answer, for the usage in it."""
+        self.notes: Headers = []
+        """Headers of the gateway's own, for whatever answer there will be."""
         self.key: KeyUse
         """Whose request it is; set before it is served."""
         self.room: Permit | None = None
@@ -57,6 +59,7 @@ class Exchange:
         """Stops whoever keeps a stream alive that has been opened early."""
         self.remains: Callable[[DabomError], bytes] | None = None
         """What a batch still has to say when it is cut."""
+        self._loop = asyncio.get_running_loop()
         self._send = send
         self._mask: AnswerMask | None = None
         self._abort: Callable[[], None] | None = scope.get(ABORT)
@@ -67,10 +70,16 @@ class Exchange:
         if self.room is not None:
             self.room.claims(self.room.claim._replace(tokens=size))
 
+    def now(self) -> float:
+        """The time by the clock of the event loop."""
+        return self._loop.time()
+
     async def start(self, status: int, headers: Headers) -> None:
         """Send the head."""
         if self.masking is not None:
             headers, self._mask = self.masking.begin(headers)
+        if self.notes:
+            headers = [*headers, *self.notes]
         self.started = True
         self.record.status = status
         self.events = sse.readable(headers)

@@ -1,119 +1,201 @@
-"""All upstreams: which one serves a request, what they offer together, and how they are."""
+"""All upstreams: which ones may serve a request, what they offer together, and how they are."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from random import uniform
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from dabom.errors import DabomError, ModelNotFound, UpstreamBroken, UpstreamUnreachable
+from dabom.errors import DabomError, ModelNotFound, UpstreamUnreachable
 from dabom.gateway.admission import Meter, Permits
-from dabom.gateway.routing import target_name
+from dabom.gateway.facts import Facts
+from dabom.gateway.health import BreakerState, Health
+from dabom.gateway.offers import ask_offers
+from dabom.gateway.plan import Plan, Way
+from dabom.gateway.routing import Need, affinity_key, choose_route, order_targets, target_name
+from dabom.gateway.routing.turns import modalities
+from dabom.gateway.succession import concurrency_of, same_server, unchanged
 from dabom.gateway.upstream import Upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping
+
+    import msgspec
 
     from dabom.gateway.metrics import Metrics
+    from dabom.gateway.offers import Offer
+    from dabom.gateway.routing import Decision, Target
     from dabom.gateway.settings import GatewaySettings, UpstreamSettings
 
-_ASK_TIMEOUT_S = 3.0
-_MAX_LIST_BYTES = 4 * 2**20
-
-
-class _Model(msgspec.Struct):
-    id: str
-
-
-class _Room(msgspec.Struct):
-    max_model_len: int | None = None
-
-
-class _Models(msgspec.Struct):
-    data: list[msgspec.Raw]
-
-
-def able(upstreams: Sequence[Upstream], model: str | None) -> list[Upstream]:
-    """Those that serve `model`, the least busy first; the name makes ties repeatable."""
-    serving = [u for u in upstreams if u.models and (model is None or model in u.models)]
-    return sorted(serving, key=lambda u: (u.permits.held + u.permits.waiting, u.name))
-
-
-def _longest(entries: Iterable[msgspec.Raw]) -> int | None:
-    """The longest prompt and answer in tokens, when an upstream tells it as vLLM does."""
-    found = []
-    for entry in entries:
-        with suppress(msgspec.DecodeError):
-            found.append(msgspec.json.decode(entry, type=_Room).max_model_len or 0)
-    return max(found, default=0) or None
+_REFRESH_S = 60.0
+"""What an upstream offers is asked anew at least this often, also while its answers tell that it is well."""
+_JITTER = 0.2
+_CLOCK_GRAIN_S = 0.01
+_NOTHING = Facts()
 
 
 class Fleet:
-    """Opens its connections with `async with`."""
+    """Opens its connections with `async with`.
 
-    def __init__(self, settings: GatewaySettings, metrics: Metrics) -> None:
+    From the fleet `before`, which still serves what runs, it takes over the upstreams that stay: with their
+    permits, so that a server never gets more requests than it may, and with what is known of them.
+    """
+
+    def __init__(self, settings: GatewaySettings, metrics: Metrics, before: Fleet | None = None) -> None:
         self._settings = settings
+        self._routing = settings.routing
         self._metrics = metrics
+        self._known: dict[str, Target] = {}
+        self._by_name: dict[str, Upstream] = {}
+        self._asking: asyncio.Task[None] | None = None
+        self._probing: dict[str, asyncio.Task[None]] = {}
+        self._before = before
         self.upstreams: tuple[Upstream, ...] = ()
 
     async def __aenter__(self) -> Fleet:
-        connect_s = self._settings.clocks.connect_timeout_s
-        self.upstreams = tuple(
-            Upstream(one, self._permits(one), self._meter(one), connect_s) for one in self._settings.upstreams
-        )
+        self.upstreams = tuple(self._take_over(one) or self._build(one) for one in self._settings.upstreams)
+        self._before = None
+        self._by_name = {upstream.name: upstream for upstream in self.upstreams}
+        self._learn()
         for upstream in self.upstreams:
-            self._metrics.show_permits(upstream.name, upstream.permits)
+            self._show(upstream)
+            self._probing[upstream.name] = asyncio.create_task(self._watch(upstream))
         return self
 
-    def _permits(self, one: UpstreamSettings) -> Permits:
-        concurrency = one.concurrency or self._settings.concurrency
-        return Permits(concurrency, one.token_budget, self._settings.admission)
-
-    def _meter(self, one: UpstreamSettings) -> Meter:
-        return Meter(target_name(one), one, self._settings.admission.default_answer_tokens)
-
     async def __aexit__(self, *_: object) -> None:
+        tasks = [*self._probing.values(), *([self._asking] if self._asking else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for upstream in self.upstreams:
-            upstream.close()
+            if upstream.name in self._probing:
+                upstream.close()
+
+    def hand_over(
+        self, one: UpstreamSettings, general: GatewaySettings
+    ) -> tuple[Permits, Upstream | None] | None:
+        """What the next fleet takes over for an upstream: its permits, and all of it when nothing changes."""
+        held = self._by_name.get(target_name(one))
+        if held is None or not same_server(one, held.settings):
+            return None
+        held.permits.change(concurrency_of(one, general), one.token_budget, general.admission)
+        if not unchanged(one, general, held.settings, self._settings):
+            return held.permits, None
+        if (probing := self._probing.pop(held.name, None)) is not None:
+            probing.cancel()
+        return held.permits, held
+
+    def _take_over(self, one: UpstreamSettings) -> Upstream | None:
+        taken = None if self._before is None else self._before.hand_over(one, self._settings)
+        if taken is None:
+            return None
+        permits, held = taken
+        if held is not None:
+            held.settings = one
+            return held
+        return self._build(one, permits)
+
+    def _build(self, one: UpstreamSettings, permits: Permits | None = None) -> Upstream:
+        name, general = target_name(one), self._settings
+
+        def changed(state: BreakerState) -> None:
+            self._metrics.breaker_changes.add(name, state.name.lower())
+
+        if permits is None:
+            permits = Permits(concurrency_of(one, general), one.token_budget, general.admission)
+        meter = Meter(name, one, general.admission.default_answer_tokens)
+        health = Health(self._routing.health, changed)
+        return Upstream(one, permits, meter, one.clocks or general.clocks, health)
+
+    def _show(self, upstream: Upstream) -> None:
+        loop = asyncio.get_running_loop()
+        self._metrics.show_permits(upstream.name, upstream.permits)
+        self._metrics.breaker.watch(upstream.name, read=lambda: float(upstream.health.state(loop.time())))
+        self._metrics.healthy.watch(upstream.name, read=lambda: float(upstream.health.fit(loop.time())))
 
     @property
     def only(self) -> Upstream | None:
-        """The upstream, when there is one; it gets every request, whatever model it names."""
-        return self.upstreams[0] if len(self.upstreams) == 1 else None
+        """The upstream, when there is one and no rule; it gets every request, whatever model it names."""
+        routing = self._routing
+        plain = not (routing.models or routing.auto or routing.default_route)
+        return self.upstreams[0] if plain and len(self.upstreams) == 1 else None
 
-    async def choose(self, model: str | None) -> Upstream:
-        """The upstream for a request. Raises `ModelNotFound`."""
-        if self.only is not None:
-            return self.only
-        found = able(self.upstreams, model)
-        if not found:
-            await asyncio.gather(*(self.ask(upstream) for upstream in self.upstreams))
-            found = able(self.upstreams, model)
-        if not found:
-            raise self._not_found(model)
-        return found[0]
+    async def plan(self, facts: Facts) -> Plan:
+        """Where a request may go. Raises `ModelNotFound` and `ModalityNotServed`."""
+        only = self.only
+        if only is not None:
+            return Plan((only,))
+        now, old = modalities(facts.messages, self._routing.media_turns)
+        need = Need(facts.model, now, old, facts.thinking)
+        return self._order(await self._decide(need), need, facts)
 
-    def _not_found(self, model: str | None) -> DabomError:
-        known = sorted({name for upstream in self.upstreams for name in upstream.models or ()})
-        if not known:
-            return UpstreamUnreachable("no upstream can be reached")
-        return ModelNotFound(
-            f"The model `{(model or '')[:128]}` does not exist; this gateway serves {', '.join(known)}",
-            param="model",
-        )
+    def way(self, plan: Plan) -> Way:
+        """The way of one request along its plan."""
+        return Way(plan, self._routing.retries, self._metrics)
+
+    async def any(self) -> Plan:
+        """Where a request may go whose body is not read."""
+        return await self.plan(_NOTHING)
+
+    async def _decide(self, need: Need) -> Decision:
+        try:
+            if need.model is None and not any(one.serves for one in self._known.values()):
+                await self._ask_all()
+            return choose_route(need, self._routing, self._known)
+        except ModelNotFound:
+            await self._ask_all()
+        if not any(one.serves for one in self._known.values()) and not self._routing.models:
+            raise UpstreamUnreachable("no upstream can be reached")
+        return choose_route(need, self._routing, self._known)
+
+    def _order(self, decision: Decision, need: Need, facts: Facts) -> Plan:
+        if len(decision.steps) == 1 and len(decision.steps[0]) == 1:
+            return Plan((self._by_name[decision.steps[0][0]],), decision, need, self._routing.media_turns)
+        now = asyncio.get_running_loop().time()
+        states = {name: self._by_name[name].at(now) for step in decision.steps for name in step}
+        key = affinity_key([(one.sha256_head, one.bytes) for one in facts.media if not one.remote])
+        names = order_targets(decision.steps, states, key, self._routing.affinity_margin_tokens)
+        targets = tuple(self._by_name[name] for name in names)
+        return Plan(targets, decision, need, self._routing.media_turns)
+
+    def _learn(self) -> None:
+        self._known = {upstream.name: upstream.known for upstream in self.upstreams}
+
+    async def _ask_all(self) -> None:
+        """Ask all upstreams what they serve; those who come meanwhile wait for the same answers."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask_each())
+        await asyncio.shield(self._asking)
+
+    async def _ask_each(self) -> None:
+        await asyncio.gather(*(self.ask(upstream) for upstream in self.upstreams))
 
     async def ask(self, upstream: Upstream) -> str:
-        """Learn what an upstream serves; its state in one word for /readyz."""
+        """Learn what an upstream serves; its state in one word for /readyz: `ok` or the code of the error."""
+        loop, busy = asyncio.get_running_loop(), upstream.permits.held > 0
+        began, timeout_s = loop.time(), self._routing.health.probe_timeout_s
         try:
-            offers = await self._offers(upstream)
-            upstream.models = frozenset(offers)
-            upstream.meter.learn(tuple(offers), _longest(offers.values()))
+            offers = await ask_offers(upstream, timeout_s)
         except DabomError as error:
-            upstream.models = None
+            slow = loop.time() - began >= timeout_s - _CLOCK_GRAIN_S
+            upstream.health.probed("slow" if slow else "down", loop.time(), busy=busy)
             return error.code
+        upstream.health.probed("up", loop.time(), busy=busy)
+        if upstream.learn(offers, loop.time()):
+            self._learn()
         return "ok"
+
+    async def _watch(self, upstream: Upstream) -> None:
+        """Probe an upstream while its own answers do not tell how it is."""
+        loop, interval_s = asyncio.get_running_loop(), self._routing.health.probe_interval_s
+        if self.only is None:
+            await self.ask(upstream)
+        while True:
+            await asyncio.sleep(interval_s * uniform(1 - _JITTER, 1 + _JITTER))  # noqa: S311 - no secret
+            now = loop.time()
+            quiet = now - upstream.health.answered_at >= interval_s * (1 - _JITTER)
+            if quiet or now - upstream.learned_at >= _REFRESH_S:
+                await self.ask(upstream)
 
     async def states(self) -> dict[str, str]:
         """The state of every upstream: `ok` or the code of the error."""
@@ -122,43 +204,17 @@ class Fleet:
 
     async def models(self) -> dict[str, Any]:
         """The lists of all upstreams as one; an upstream that does not answer is left out."""
-        answers = await asyncio.gather(*(self._offers(u) for u in self.upstreams), return_exceptions=True)
+        timeout_s = self._routing.health.probe_timeout_s
+        answers: list[Mapping[str, Offer] | BaseException] = await asyncio.gather(
+            *(ask_offers(one, timeout_s) for one in self.upstreams), return_exceptions=True
+        )
         entries: dict[str, msgspec.Raw] = {}
         faults: list[BaseException] = []
         for answer in answers:
             if isinstance(answer, BaseException):
                 faults.append(answer)
             else:
-                entries |= {name: entry for name, entry in answer.items() if name not in entries}
+                entries |= {name: offer.entry for name, offer in answer.items() if name not in entries}
         if len(faults) == len(answers):
             raise faults[0]
         return {"object": "list", "data": list(entries.values())}
-
-    async def _offers(self, upstream: Upstream) -> dict[str, msgspec.Raw]:
-        """What an upstream says of its models, as it says it, by their names. Raises `UpstreamError`."""
-        text = await self._list(upstream)
-        try:
-            models = msgspec.json.decode(text, type=_Models)
-            return {msgspec.json.decode(entry, type=_Model).id: entry for entry in models.data}
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise UpstreamBroken(f"upstream {upstream.name} gives no list at GET /models") from None
-
-    async def _list(self, upstream: Upstream) -> bytes:
-        headers = [(b"accept", b"application/json")]
-        if upstream.authorization is not None:
-            headers.append((b"authorization", upstream.authorization))
-        try:
-            async with asyncio.timeout(_ASK_TIMEOUT_S):
-                answer = await upstream.send("GET", "/models", headers)
-                try:
-                    if answer.status != 200:
-                        raise UpstreamBroken(
-                            f"upstream {upstream.name} answers {answer.status} to GET /models"
-                        )
-                    return await answer.read_all(_MAX_LIST_BYTES)
-                finally:
-                    answer.close()
-        except TimeoutError:
-            raise UpstreamUnreachable(
-                f"upstream {upstream.name} does not answer in {_ASK_TIMEOUT_S:g} s"
-            ) from None

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from dabom.errors import ClientGone, DabomError, TotalTimeout
+from dabom.errors import ClientGone, DabomError, FirstByteTimeout, IdleTimeout, TotalTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,6 +63,11 @@ class Guard:
         with suppress(asyncio.CancelledError):  # asked for in the same turn in which the block ended
             await asyncio.sleep(0)
 
+    @property
+    def reason(self) -> DabomError | None:
+        """Why the block is being ended; None when it is not."""
+        return self._reason
+
     def interrupt(self, reason: DabomError) -> None:
         """End the guarded block with `reason`; the first reason counts."""
         if self._reason is None and self._task is not None:
@@ -110,6 +115,10 @@ class Guard:
         self._pause_from = self._loop.time()
         self._arm()
 
+    def limit_silence_no_more(self) -> None:
+        """Until it is limited again silence may last; the total still counts."""
+        self._silence_s = NEVER_S
+
     def unlimit(self) -> None:
         """Stop all clocks; the client is still watched."""
         self._ends_at = self._silence_s = self._pause_s = NEVER_S
@@ -136,6 +145,18 @@ class Guard:
             return None
         finally:
             self._listening = False
+
+    async def trying(self, waiting: Awaitable[T]) -> T:
+        """What is waited for. The error of a silence is raised here, so that something else can be tried."""
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            reason, task = self._reason, self._task
+            if not isinstance(reason, FirstByteTimeout | IdleTimeout) or task is None:
+                raise
+            self._reason, self._silence_s = None, NEVER_S
+            task.uncancel()
+            raise reason from None
 
     def _arm(self) -> None:
         when = min(self._ends_at, self._touched + self._silence_s, self._pause_from + self._pause_s)

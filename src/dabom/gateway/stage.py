@@ -26,7 +26,7 @@ class Stage:
         self.settings = settings
         self.keys: Keys = Keys(settings, accounts.metrics, None if before is None else before.keys)
         self.masking = Masking.by_names(settings.mask, accounts.metrics, settings.limits.max_answer_bytes)
-        self.fleet = Fleet(settings, accounts.metrics)
+        self.fleet: Fleet = Fleet(settings, accounts.metrics, None if before is None else before.fleet)
         self.relay = Relay(settings, self.fleet, facts)
         self.batch = Batch(settings, self.fleet, facts, accounts)
         self.through = Through(settings, self.fleet, self.relay)

@@ -45,15 +45,12 @@ class Through:
         body = await self._receive(exchange, guard)
         guard.unlimit()
         guard.watch(exchange.receive)
-        target = self._fleet.only or await self._fleet.choose(None)
-        exchange.record.upstream = target.name
-        outgoing = Outgoing(
-            method, path, [body] if body else (), len(body) if body else None, Facts(size=len(body))
-        )
-        if method in ("GET", "HEAD"):
-            await self._relay.ask(exchange, guard, target, outgoing)  # asks for a state, not for work
-            return
-        await self._relay.queue(exchange, guard, target, outgoing)
+        plan = await self._fleet.any()
+        exchange.key.allow(*plan.names(None))
+        chunks, size = ([body], len(body)) if body else ([], None)
+        works = method not in ("GET", "HEAD")  # those ask for a state
+        outgoing = Outgoing(method, path, chunks, size, Facts(size=len(body)), works=works)
+        await self._relay.send(exchange, guard, plan, outgoing)
 
     async def _receive(self, exchange: Exchange, guard: Guard) -> bytes:
         limit = self._settings.limits.max_body_bytes
