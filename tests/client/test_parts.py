@@ -8,7 +8,6 @@ import pytest
 
 from dabom.client import audio, image, text, video
 from dabom.client import parts as parts_module
-from dabom.client.sniff import sniff
 from dabom.errors import BodyTooLarge, InvalidMedia
 
 if TYPE_CHECKING:
@@ -78,29 +77,3 @@ async def test_errors_say_what_was_found(tmp_path: Path, mp4: bytes, monkeypatch
 async def test_repr_shows_no_content(png: bytes) -> None:
     assert "iVBOR" not in repr(await image(png))
     assert "비밀" not in repr(text("비밀"))
-
-
-@pytest.mark.parametrize(
-    ("head", "mime"),
-    [
-        (b"\xff\xd8\xff\xe0", "image/jpeg"),
-        (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
-        (b"RIFF\0\0\0\0WAVEfmt ", "audio/wav"),
-        (b"RIFF\0\0\0\0AVI LIST", "video/x-msvideo"),
-        (b"RIFF\0\0\0\0????", None),
-        (b"\0\0\0\x18ftypM4A ", "audio/mp4"),
-        (b"\0\0\0\x18ftypavif", "image/avif"),
-        (b"\0\0\0\x18ftypmp42", "video/mp4"),
-        (b"\x1a\x45\xdf\xa3\0\0\0\0\x42\x82\x84webm", "video/webm"),
-        (b"\x1a\x45\xdf\xa3\0\0\0\0\x42\x82\x88matroska", "video/x-matroska"),
-        (b"\x47" + bytes(187) + b"\x47", "video/mp2t"),
-        (b"\xff\xfb\x90\0", "audio/mpeg"),
-        (b"ID3\4", "audio/mpeg"),
-        (b"OggS", "audio/ogg"),
-        (b"GIF89a", "image/gif"),
-        (b"", None),
-        (b"hello", None),
-    ],
-)
-def test_first_bytes_tell_the_type(head: bytes, mime: str | None) -> None:
-    assert sniff(head) == mime

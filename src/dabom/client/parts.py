@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from dabom.client.sniff import sniff
 from dabom.errors import BodyTooLarge, InvalidMedia
+from dabom.kinds import sniff
 
 Source: TypeAlias = str | Path | bytes
 Kind: TypeAlias = Literal["text", "image", "video", "audio"]

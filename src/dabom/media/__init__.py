@@ -9,7 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dabom.media.headers import VideoHead, picture_size, sniff, video_facts
+from dabom.kinds import sniff
+from dabom.media.headers import picture_size
 from dabom.media.sources import Base64Source, BytesSource, FileSource, Pieces, Source
 from dabom.media.uris import DataUri, read_data_uri
 from dabom.media.values import MediaFacts
@@ -33,7 +34,6 @@ __all__ = [
     "Sound",
     "Source",
     "Video",
-    "VideoHead",
     "open_pictures",
     "open_video",
     "picture_size",
@@ -43,7 +43,6 @@ __all__ = [
     "read_sound",
     "read_text_facts",
     "sniff",
-    "video_facts",
 ]
 
 _HOMES = {

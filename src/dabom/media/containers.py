@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import av
 
 from dabom.errors import InvalidMedia
-from dabom.media.headers import sniff
+from dabom.kinds import sniff
 
 if TYPE_CHECKING:
     import io
@@ -20,6 +20,7 @@ _DEMUXERS = {
     "audio/mp4": "mov",
     "video/quicktime": "mov",
     "video/x-matroska": "matroska",
+    "video/webm": "matroska",
     "video/x-msvideo": "avi",
     "video/mp2t": "mpegts",
     "audio/wav": "wav",

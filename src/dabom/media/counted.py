@@ -15,8 +15,9 @@ import av
 
 from dabom.errors import InvalidMedia
 from dabom.families import VideoFacts
+from dabom.kinds import sniff
 from dabom.media.containers import open_container
-from dabom.media.headers import picture_size, sniff
+from dabom.media.headers import picture_size
 from dabom.media.limits import MAX_PIXELS
 from dabom.media.picture import read_picture
 

@@ -10,7 +10,7 @@ import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dabom.media.headers import sniff
+from dabom.kinds import sniff
 from dabom.media.matroska import avi_facts, matroska_facts
 from dabom.media.sounds import sound_facts
 from dabom.media.sources import Base64Source
@@ -60,7 +60,7 @@ def _read(mime: str, source: Source) -> MediaFacts:
         return picture_facts(mime, source)
     if mime.startswith("audio/"):
         return sound_facts(mime, source)
-    if mime == "video/x-matroska":
+    if mime in {"video/x-matroska", "video/webm"}:
         return matroska_facts(mime, source)
     if mime == "video/x-msvideo":
         return avi_facts(mime, source)

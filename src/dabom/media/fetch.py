@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from dabom.errors import UrlRefused
-from dabom.media.headers import sniff
+from dabom.kinds import sniff
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from dabom.errors import InvalidMedia
-from dabom.media.headers import picture_size, sniff
+from dabom.kinds import sniff
+from dabom.media.headers import picture_size
 from dabom.media.limits import MAX_PIXELS
 
 _HEAD_BYTES = 65_536
