@@ -57,6 +57,9 @@ async def test_what_can_never_fit_reaches_no_upstream(running_gateway: Run) -> N
             assert (await gw.ask("/v1/embeddings", many)).status == 200, "ten prompts, not one"
             assert len(upstream.seen) == 3
             assert (await gw.line("fits"))["predicted_tokens"] == 300 + 2 + 6
+            text = (await gw.ask("/metrics")).body.decode()
+            labels = '{modality="image",route="",upstream="vl"}'
+            assert f"dabom_prompt_tokens_ratio_count{labels} 2.0\n" in text
 
 
 async def test_tokens_in_flight_bound_what_runs(running_gateway: Run) -> None:
