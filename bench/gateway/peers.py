@@ -47,6 +47,24 @@ general_settings: {{master_key: sk-bench-only-not-secret}}
 """
 
 
+_DABOM_CONF: Final = """# everything on: keys, routing, exact costs, admission by tokens, the audit
+upstreams:
+  - {{name: stub-a, url: "http://{upstream}/v1", kind: vllm, model: qwen, family: qwen3-vl, concurrency: 64,
+     max_model_len: 262144, token_budget: 16777216}}
+  - {{name: stub-b, url: "http://{upstream}/v1", kind: vllm, model: qwen, family: qwen3-vl,
+     concurrency: 64, max_model_len: 262144, token_budget: 16777216}}
+routes:
+  pair: [[stub-a, stub-b]]
+models: {{qwen: pair}}
+auto:
+  - any: pair
+keys:
+  - {{id: bench, hash: "{key_hash}", requests_per_minute: 100000000, tokens_per_minute: 100000000000}}
+audit: {{database: "{home}/audit.db"}}
+"""
+_DABOM_KEY: Final = "dabom-bench-only-not-a-secret"
+
+
 class Unavailable(Exception):
     """A peer that cannot be installed here; the message says why."""
 
@@ -191,17 +209,26 @@ def _portkey_headers(upstream: str) -> tuple[str, ...]:
 
 
 def _launch_dabom(upstream: str) -> Launch:
-    """The product with everything on: permits, logs, request ids, metrics, checks."""
-    port = free_port()
-    env = {"VLLM_BASE_URL": f"http://{upstream}/v1", "VLLM_CONCURRENCY": "64"}
-    argv = (str(Path(sys.executable).parent / "dabom"), "serve", "--host", "127.0.0.1", "--port", str(port))
-    return Launch("dabom", argv, port, env)
+    """The product with everything on; two upstreams, which are the same stub, so that there is a choice."""
+    port, home = free_port(), PEERS / "dabom"
+    home.mkdir(parents=True, exist_ok=True)
+    for old in home.glob("audit.db*"):
+        old.unlink()
+    digest = "sha256:" + hashlib.sha256(_DABOM_KEY.encode()).hexdigest()
+    text = _DABOM_CONF.format(upstream=upstream, key_hash=digest, home=home)
+    (home / "dabom.yaml").write_text(text)
+    argv = (str(Path(sys.executable).parent / "dabom"), "serve", "--config", str(home / "dabom.yaml"))
+    return Launch("dabom", (*argv, "--host", "127.0.0.1", "--port", str(port)), port, ready_path="/healthz")
+
+
+def _dabom_headers(_upstream: str) -> tuple[str, ...]:
+    return (f"Authorization: Bearer {_DABOM_KEY}",)
 
 
 def all_peers() -> dict[str, Peer]:
     """Every gateway by name, in the order of the table."""
     peers = [
-        Peer("dabom", _install_dabom, _launch_dabom),
+        Peer("dabom", _install_dabom, _launch_dabom, _dabom_headers),
         Peer("nginx", _install_nginx, _launch_nginx),
         Peer("vllm-router", lambda: _install_python("vllm-router", "vllm-router"), _launch_vllm_router),
         Peer("smg", lambda: _install_python("smg", "smg"), _launch_smg, restarts=True),
