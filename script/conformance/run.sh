@@ -24,4 +24,23 @@ for model in qwen3_vl qwen3_omni; do
   fi
 done
 .venv/bin/python -m script.conformance.media "$home/media"
+
+# Checkpoints that count as the released ones do: their vocabulary comes out of the package dashscope.
+readonly dashscope=2.0.2 vocabulary=$home/vocabulary
+if [ ! -f "$vocabulary/merges.txt" ]; then
+  if "$home/bin/python" -m pip download -q --no-deps -d "$vocabulary" "dashscope==$dashscope" >&2; then
+    "$home/bin/python" -m script.conformance.vocabulary "$vocabulary/dashscope-$dashscope-py3-none-any.whl" "$vocabulary"
+  else
+    say "pip finds no dashscope==$dashscope, which holds Qwen's vocabulary: token counts are not compared"
+  fi
+fi
+if [ -f "$vocabulary/merges.txt" ]; then
+  for family in qwen3-vl qwen2.5-vl qwen3-omni; do
+    if [ ! -f "$home/models/exact-$family/done" ]; then
+      "$home/bin/python" -m script.conformance.exact "$family" "$vocabulary" "$home/models/exact-$family" >&2
+      touch "$home/models/exact-$family/done"
+    fi
+  done
+  .venv/bin/python -m script.conformance.token_media "$home/media/tokens"
+fi
 DABOM_VLLM=$home .venv/bin/python -m pytest tests/conformance -m conformance --timeout 400 -q -s "$@"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,9 +60,16 @@ def sentences() -> Iterator[str]:
         yield json.dumps(mixed, ensure_ascii=False)
 
 
-def write_tokenizer(folder: Path, *, sound: bool = False) -> Any:
-    """Train and save the tokenizer in the layout of a released Qwen; returns it."""
-    write_merges(folder)
+def write_tokenizer(folder: Path, *, sound: bool = False, vocabulary: Path | None = None) -> Any:
+    """Train and save the tokenizer in the layout of a released Qwen; returns it.
+
+    With `vocabulary`, a folder of script/conformance/vocabulary.py, it is the released one.
+    """
+    if vocabulary is None:
+        write_merges(folder)
+    else:
+        for name in ("vocab.json", "merges.txt"):
+            shutil.copy(vocabulary / name, folder / name)
     ends = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "unk_token": None, "bos_token": None}
     tokenizer = Qwen2TokenizerFast.from_pretrained(str(folder), **ends)
     names = f"{SPECIALS} {SOUND_SPECIALS}" if sound else SPECIALS
