@@ -7,6 +7,8 @@ import json
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from dabom.testing import ScriptedUpstream, WaitFor, chat_events, in_turn, json_reply, sse_reply
 
 if TYPE_CHECKING:
@@ -127,6 +129,42 @@ async def test_limits_hold_for_connections_that_come_after(serve: Serve, tmp_pat
         await served.says(_LOADED)
         assert b" 431 " in (await served.ask(path, _BODY))[:20]
         assert b" 413 " in (await served.ask("/chat", b'{"a":"%b"}' % (b"x" * 2000)))[:20]
+
+
+@pytest.mark.parametrize("changed", ["", "idle_timeout_s: 50"])
+async def test_an_upstream_that_stays_gets_no_more_requests_than_it_may(
+    serve: Serve, tmp_path: Path, changed: str
+) -> None:
+    gate = asyncio.Event()
+    script = in_turn([WaitFor(gate), *json_reply({"first": 1})], json_reply({"second": 1}))
+    async with ScriptedUpstream(script) as upstream:
+        file = _write(tmp_path, upstream.url, more="concurrency: 1")
+        async with serve("--config", str(file)) as served:
+            first = asyncio.create_task(served.ask("/chat", _BODY))
+            await upstream.wait_seen(1)
+            _write(tmp_path, upstream.url, more=f"concurrency: 1\n{changed}")
+            served.signal(signal.SIGHUP)
+            await served.says(_LOADED)
+            second = asyncio.create_task(served.ask("/chat", _BODY))
+            await asyncio.sleep(0.4)
+            assert [one.method for one in upstream.seen if one.method == "POST"] == ["POST"]
+            gate.set()
+            assert (await first).endswith(b'{"first":1}')
+            assert (await second).endswith(b'{"second":1}')
+
+
+async def test_more_permits_let_those_in_who_wait(serve: Serve, tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    async with ScriptedUpstream([WaitFor(gate), *json_reply({"x": 1})]) as upstream:
+        file = _write(tmp_path, upstream.url, more="concurrency: 1")
+        async with serve("--config", str(file)) as served:
+            asking = [asyncio.create_task(served.ask("/chat", _BODY)) for _ in range(3)]
+            await upstream.wait_seen(1)
+            _write(tmp_path, upstream.url, more="concurrency: 3")
+            served.signal(signal.SIGHUP)
+            await upstream.wait_seen(3)
+            gate.set()
+            assert all(text.endswith(b'{"x":1}') for text in await asyncio.gather(*asking))
 
 
 async def test_a_reader_comes_and_goes_with_the_need_for_it(serve: Serve, tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def test_every_setting_has_a_name_in_the_environment(monkeypatch: pytest.MonkeyP
         "routes": '{"r": {"steps": [["a"]]}}',
         "auto": '[{"route": "a"}]',
         "default_route": "a",
+        "mask": '["resident_number"]',
         "keys": json.dumps([{"id": "k", "hash": f"sha256:{'0' * 64}"}]),
     }
     monkeypatch.setenv("DABOM_UPSTREAMS", '[{"url": "http://a/v1", "name": "a"}]')

@@ -130,6 +130,12 @@ def test_without_a_file_the_environment_is_looked_at(tmp_path: Path) -> None:
     assert (done.returncode, "VLLM_CONCURRENCY" in done.stderr) == (1, True)
 
 
+def test_one_upstream_without_rules_gets_everything(tmp_path: Path) -> None:
+    requests = _requests(run(tmp_path, "--json", VLLM_BASE_URL="http://gpu:8000/v1"))
+    assert {json.dumps(one["steps"]) for one in requests.values()} == {'[["gpu:8000"]]'}
+    assert requests["no-such-model", "audio"]["reason"] == "only"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

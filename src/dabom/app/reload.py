@@ -67,8 +67,10 @@ class Reload:
         try:
             waiting = await self()
         except ReloadRefused as error:
+            self._gateway.metrics.reloads.add("refused")
             sys.stderr.write(f"dabom: {error.message}\n")
             return
+        self._gateway.metrics.reloads.add("ok")
         later = f"; until a restart these stay as they are: {', '.join(waiting)}" if waiting else ""
         sys.stderr.write(f"dabom: the settings are loaded anew{later}\n")
 

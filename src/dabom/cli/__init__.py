@@ -26,7 +26,7 @@ _COMMANDS = {
     "check": (
         "dabom.cli.check",
         "check",
-        "설정을 검사하고 요청이 가는 곳을 보여 줍니다. · Check settings; show where requests go.",
+        "설정을 점검하고 경로를 보입니다. · Check settings; show the routes of requests.",
     ),
     "demo": (
         "dabom.cli.demo",

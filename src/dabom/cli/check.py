@@ -94,7 +94,7 @@ class CheckOptions:
 
 @takes(CheckOptions)
 def check(options: CheckOptions) -> None:
-    """설정을 검사하고 요청마다 어디로 가는지 보여 줍니다. · Check settings; show where requests go.
+    """설정을 점검하고 경로를 보입니다. · Check settings; show the routes of requests.
 
     업스트림에는 묻지 않습니다. 잘못이 있으면 1로 끝납니다. --import는 LiteLLM 설정 파일을 옮깁니다.
     · No upstream is asked. It ends with 1 when there is a mistake. --import turns a LiteLLM file into ours.

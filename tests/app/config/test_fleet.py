@@ -108,6 +108,12 @@ def test_a_rule_that_no_request_reaches_is_warned_of(write: Write) -> None:
     )
 
 
+def test_a_key_for_a_name_that_nobody_has_is_warned_of(write: Write) -> None:
+    key = f"keys:\n  - id: k\n    hash: sha256:{'1' * 64}\n    routes: [a, served-b, auto-fast, nobody]\n"
+    (warning,) = map(str, read_settings(write(_FLEET + key)).warnings)
+    assert warning.endswith("the key k is for nobody, which no model or route is called")
+
+
 def test_the_rest_of_the_routing_is_passed_on(write: Write) -> None:
     routing = _gateway(write, "default_route: c\naffinity_margin_tokens: 5\n").routing
     assert (routing.default_route, routing.affinity_margin_tokens) == ("c", 5)

@@ -18,6 +18,7 @@ from dabom.app.config.shorthand import SECTIONS, write_out
 from dabom.app.names import idle_rules
 from dabom.app.settings import Settings, exposure
 from dabom.errors import ConfigError
+from dabom.gateway.routing import AUTO, target_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,7 +72,8 @@ def read_settings(
     flaws = tuple(dict.fromkeys(sorted(document.flaws, key=_by_line)))
     if settings is None or flaws:
         return Reading(None, flaws)
-    unwise = sorted((*_literal_secrets(secrets), *_idle_rules(settings, document)), key=_by_line)
+    found = (*_literal_secrets(secrets), *_idle_rules(settings, document), *_shut_keys(settings, document))
+    unwise = sorted(found, key=_by_line)
     return Reading(settings, (), tuple(unwise))
 
 
@@ -177,6 +179,17 @@ def _literal_secrets(secrets: Secrets) -> Iterator[Flaw]:
             f"{shown} is a secret in the file; name a variable ({name}_env) or a file ({name}_file) instead"
         )
         yield secrets.document.flaw(place, told)
+
+
+def _shut_keys(settings: Settings, document: Document) -> Iterator[Flaw]:
+    """Keys for names that the configuration does not have. An upstream may still tell one when it runs."""
+    upstreams = settings.gateway().upstreams
+    named = {name for one in upstreams for name in (target_name(one), one.model) if name}
+    names = {*settings.models, *settings.routes, *AUTO, *named}
+    for number, key in enumerate(settings.keys):
+        for name in sorted((key.routes or frozenset()) - names):
+            told = f"the key {key.id} is for {name}, which no model or route is called"
+            yield document.flaw(("keys", number, "routes"), told)
 
 
 def _idle_rules(settings: Settings, document: Document) -> Iterator[Flaw]:

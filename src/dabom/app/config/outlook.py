@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dabom.errors import DabomError
-from dabom.gateway.routing import Need, choose_route, configured_targets, target_name
+from dabom.gateway.routing import Decision, Need, choose_route, configured_targets, target_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dabom.gateway import GatewaySettings
-    from dabom.gateway.routing import Decision
     from dabom.gateway.routing.settings import Modality
 
 AUTOMATIC = ("auto", "auto-fast", "auto-precise", "auto-thinking", "agent", "coding")
@@ -67,10 +66,12 @@ def nameless(settings: GatewaySettings) -> Iterator[str]:
 
 
 def _ask(model: str, holds: Modality, settings: GatewaySettings) -> Prospect:
+    routing = settings.routing
+    if len(settings.upstreams) == 1 and not (routing.models or routing.auto or routing.default_route):
+        name = target_name(settings.upstreams[0])  # one upstream and no rule: it gets everything
+        return Prospect(model, holds, Decision(name, ((name,),), "only"))
     need = Need(model=model, modalities=frozenset() if holds == "text" else frozenset({holds}))
     try:
-        return Prospect(
-            model, holds, choose_route(need, settings.routing, configured_targets(settings.upstreams))
-        )
+        return Prospect(model, holds, choose_route(need, routing, configured_targets(settings.upstreams)))
     except DabomError as refusal:
         return Prospect(model, holds, refusal=refusal)
