@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 import msgspec
@@ -44,7 +44,7 @@ _CLOSE, _CLOSE_WAIT = 7, 8  # states of Linux' TCP: reset by the client, ended b
 
 def build_protocol(
     clocks: Clocks, limits: Limits, refused: Callable[[str, DabomError], None] = lambda _, __: None
-) -> type[asyncio.BufferedProtocol]:
+) -> type[asyncio.Protocol]:
     """The protocol class for uvicorn, which makes one object of it per connection.
 
     `refused` is told the id and the error of a request that the app never sees.
@@ -62,7 +62,7 @@ def build_protocol(
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(Connection(*args, **kwargs))
 
-    return Socket
+    return cast("type[asyncio.Protocol]", Socket)  # uvicorn only asks for something that makes protocols
 
 
 class _Outlet:
