@@ -3,9 +3,10 @@
     policy = MediaPolicy(settings)                                     # for each set of settings; `close` it
     parts = await policy.read(pieces.read, facts.media, facts.places)  # refuses what no target can take
     edited = await policy.fit(pieces.read, parts, options, target)     # for the target that was chosen
-    body = splice(chunks, edited.spans)                                # without spans the chunks as they are
+    body = splice(chunks, edited.edits)                                # `gateway.splice`
 
-`fit` changes nothing that it was given: for another target it is asked again.
+`fit` changes nothing that it was given: for another target it is asked again. Parts that another edit takes
+out of the body are left out of `parts`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dabom.errors import InvalidMedia, UrlRefused
 from dabom.families import find
 from dabom.gateway.media_options import Listener
 from dabom.gateway.media_plan import MediaTarget, Part, count_flaw, flaw, plan
+from dabom.gateway.splice import Edit
 from dabom.media.facts import read_text_facts
 from dabom.media.fetch import FetchRules, fetch
 from dabom.media.sources import Pieces
@@ -47,29 +49,15 @@ _FETCHES = 4
 
 
 @dataclass(frozen=True)
-class Span:
-    """Bytes of the body from `start` to before `end` that become `text`."""
-
-    start: int
-    end: int
-    text: bytes
-
-
-@dataclass(frozen=True)
 class Edited:
-    """What is changed, in the order of the body, and the facts of all parts as the target will see them.
+    """What is changed in the body, and the facts of the parts as the target will see them.
 
     `header` is the value of `X-Dabom-Media`, empty when there is nothing to tell.
     """
 
-    spans: tuple[Span, ...]
+    edits: tuple[Edit, ...]
     facts: tuple[MediaFacts, ...]
     header: str
-
-    @property
-    def grows_by(self) -> int:
-        """Bytes that the body becomes longer; negative when it shrinks."""
-        return sum(len(span.text) - (span.end - span.start) for span in self.spans)
 
 
 class _Detail(msgspec.Struct):
@@ -120,7 +108,7 @@ class MediaPolicy:
         if decided.refusal is not None:
             raise decided.refusal
         texts = {part.number: part.fetched for part in parts if part.fetched}
-        facts = [part.facts for part in parts]
+        facts = {part.number: part.facts for part in parts}
         told = [f"{part.number};fetched={part.facts.mime}" for part in parts if part.fetched]
         for scale in decided.scales:
             text, changed = await self._scale(read_text, scale, target)
@@ -128,13 +116,12 @@ class MediaPolicy:
             texts[number], was, now = text, facts[number].upright, changed.upright
             facts[number] = changed
             told.append(f"{number};was={was[0]}x{was[1]};now={now[0]}x{now[1]}")
-        spans = [Span(part.start, part.end, texts[part.number]) for part in parts if part.number in texts]
-        spans += _option_spans(options, decided.changes)
+        edits = [Edit(part.start, part.end, texts[part.number]) for part in parts if part.number in texts]
         told += [f"warning={word}" for word in decided.warnings]
         more = [f"more={len(told) - _MAX_TOLD}"] if len(told) > _MAX_TOLD else []
         return Edited(
-            tuple(sorted(spans, key=lambda span: span.start)),
-            tuple(facts),
+            (*edits, *_option_edits(options, decided.changes)),
+            tuple(facts.values()),
             ", ".join(told[:_MAX_TOLD] + more),
         )
 
@@ -252,31 +239,20 @@ def _pieces(read_text: ReadText, start: int, end: int) -> Iterable[memoryview]:
         yield memoryview(read_text(place, min(place + _PIECE_CHARS, end)))
 
 
-def _option_spans(options: MediaOptions, changes: Mapping[str, object]) -> list[Span]:
-    spans = []
+def _option_edits(options: MediaOptions, changes: Mapping[str, object]) -> list[Edit]:
+    edits = []
     added = b""
     for name, value in changes.items():
         text = msgspec.json.encode(value)
         if name in options.places:
-            spans.append(Span(*options.places[name], text))
+            edits.append(Edit(*options.places[name], text))
         else:
             added += b'"%b":%b,' % (name.encode(), text)
     if added and options.start is not None:
-        spans.append(Span(options.start, options.start, added))
-    return spans
+        edits.append(Edit(options.start, options.start, added))
+    return edits
 
 
 def _first(group: BaseExceptionGroup[UrlRefused]) -> UrlRefused:
     fault = group.exceptions[0]
     return _first(fault) if isinstance(fault, BaseExceptionGroup) else fault
-
-
-def splice(chunks: Sequence[bytes | memoryview], spans: Sequence[Span]) -> list[bytes | memoryview]:
-    """The chunks of a body with its spans replaced. What is not replaced is not copied."""
-    pieces = Pieces(chunks)
-    found: list[bytes | memoryview] = []
-    position = 0
-    for span in spans:
-        found += [*pieces.views(position, span.start), span.text]
-        position = span.end
-    return [*found, *pieces.views(position, pieces.size)]
