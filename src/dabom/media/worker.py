@@ -11,6 +11,7 @@ import argparse
 import binascii
 import ctypes
 import os
+import resource
 import signal
 import sys
 from typing import BinaryIO
@@ -20,6 +21,8 @@ import msgspec
 from dabom.errors import InvalidMedia
 
 _PR_SET_PDEATHSIG = 1
+_MAX_BYTES = 4 * 2**30
+"""Address space: a picture of 100 million pixels needs a good part of it, and nothing needs more."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -87,6 +90,7 @@ def main() -> None:
     _end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(given.nice)  # the tokens of a stream come first where there are few cores
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_BYTES, _MAX_BYTES))
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a library that prints must not break the framing
     serve(sys.stdin.buffer, results)
