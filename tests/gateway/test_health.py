@@ -126,3 +126,22 @@ def test_a_trial_that_tells_nothing_gives_way_to_the_next(health: Health) -> Non
     health.overloaded(5, 1)
     assert [health.fit(now) for now in (5, 6)] == [False, True]
     assert health.state(6) is HALF_OPEN
+
+
+def test_one_that_works_and_answers_nothing_for_a_minute_is_stuck(health: Health) -> None:
+    health.began(100)
+    for now in (110, 120, 130, 140, 150):
+        health.began(now)
+        health.probed("slow", now, busy=True)
+    assert health.probes.up
+    for now in (161, 170, 180):
+        health.probed("slow", now, busy=True)
+    assert not health.probes.up
+
+
+def test_one_that_answers_now_and_then_is_not_stuck(health: Health) -> None:
+    for now in range(0, 600, 50):
+        health.began(now)
+        health.probed("slow", now + 5, busy=True)
+        health.succeeded(now + 40)
+    assert health.probes.up

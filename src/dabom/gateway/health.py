@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Probe = Literal["up", "down", "slow"]
 _MAX_REST_S = 60.0
 _MAX_DOUBLINGS = 6
+_BELIEVED_S = 60.0
+"""Whoever works and answers nothing at all for longer is not busy but stuck."""
 
 
 class HealthSettings(BaseModel):
@@ -123,6 +125,8 @@ class Health:
         self.rests_until = 0.0
         self.answered_at = float("-inf")
         """When it last answered a request or a probe."""
+        self._silent_since: float | None = None
+        """When the first request was sent that came behind its last answer."""
         self._changed = changed
 
     def fit(self, now: float) -> bool:
@@ -135,12 +139,14 @@ class Health:
 
     def began(self, now: float) -> None:
         """A request is sent."""
+        if self._silent_since is None:
+            self._silent_since = now
         if self.breaker.state is not BreakerState.CLOSED:
             self._set(self.breaker.began(now))
 
     def succeeded(self, now: float) -> None:
         """It has answered, be it with a refusal for the sake of the request."""
-        self.answered_at = now
+        self.answered_at, self._silent_since = now, None
         self.rests_until = 0.0
         if not self.probes.up or self.probes.against:
             self.probes = Probes()
@@ -152,7 +158,7 @@ class Health:
 
     def overloaded(self, now: float, seconds: float) -> None:
         """It has answered 429 or 503: it works, and wants to be left alone for a while."""
-        self.answered_at = now
+        self.answered_at, self._silent_since = now, None
         self.rests_until = max(self.rests_until, now + min(seconds, _MAX_REST_S))
         self._set(self.breaker.left())
 
@@ -161,10 +167,11 @@ class Health:
         self._set(self.breaker.left())
 
     def probed(self, probe: Probe, now: float, *, busy: bool) -> None:
-        """A probe has come back, or has not."""
+        """A probe has come back, or has not. `busy`: requests are running."""
         if probe == "up":
-            self.answered_at = now
-        self.probes = self.probes.saw(probe, self.settings, busy=busy)
+            self.answered_at, self._silent_since = now, None
+        stuck = self._silent_since is not None and now - self._silent_since > _BELIEVED_S
+        self.probes = self.probes.saw(probe, self.settings, busy=busy and not stuck)
 
     def _set(self, breaker: Breaker) -> None:
         before, self.breaker = self.breaker.state, breaker
