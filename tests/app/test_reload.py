@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -204,3 +206,32 @@ async def test_many_hangups_and_requests_at_once(serve: Serve, tmp_path: Path) -
         assert set(answers) == {b"HTTP/1.1 200 OK"}
         assert one.seen
         assert two.seen
+
+
+_IN_A_TERMINAL = """
+import os, pty, sys, time
+pid, master = pty.fork()
+if not pid:
+    os.execv(sys.executable, [sys.executable, "-m", "dabom.cli", "serve", "--port", "0", *sys.argv[1:]])
+text = b""
+while b"dabom listens" not in text:
+    text += os.read(master, 1024)
+os.kill(pid, 1)
+while b"loaded anew" not in text:
+    text += os.read(master, 1024)
+os.close(master)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_in_a_terminal_a_hangup_reloads_and_its_closing_is_the_end(tmp_path: Path) -> None:
+    file = _write(tmp_path, "http://127.0.0.1:9/v1")
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_A_TERMINAL, "--config", str(file)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=True,
+    )
+    assert done.stdout == "0\n"

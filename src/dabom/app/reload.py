@@ -31,6 +31,7 @@ class Reload:
         self._children = children
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
         self._generation = 0
 
     def attach(self, gateway: Gateway, server: Server) -> None:
@@ -56,7 +57,8 @@ class Reload:
                 update={name: getattr(self._settings, name) for name in _FIXED}
             )
             self._generation += 1
-            self._spawn(self._tidy(left, self._generation))
+            self._leaving = {task for task in self._leaving if not task.done()} | {left}
+            self._spawn(self._tidy(set(self._leaving), self._generation))
             return waiting
 
     def hang_up(self) -> None:
@@ -74,9 +76,9 @@ class Reload:
         later = f"; until a restart these stay as they are: {', '.join(waiting)}" if waiting else ""
         sys.stderr.write(f"dabom: the settings are loaded anew{later}\n")
 
-    async def _tidy(self, left: asyncio.Task[None], generation: int) -> None:
+    async def _tidy(self, leaving: set[asyncio.Task[None]], generation: int) -> None:
         """End children that nobody asks any more, once the requests that began with them are over."""
-        await asyncio.wait([left])
+        await asyncio.wait(leaving)
         if generation == self._generation:
             await self._children.keep(find_children(self._settings))
 

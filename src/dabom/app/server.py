@@ -83,6 +83,7 @@ class Server(uvicorn.Server):
         self._gateway = gateway
         self._clocks = clocks
         self._draining: asyncio.Task[None] | None = None
+        self._ends_with_terminal = False
         self.on_hangup: Callable[[], None] = lambda: None
         """What SIGHUP does; without it the signal would end the process."""
         logging.getLogger("uvicorn.error").addFilter(_says_something)
@@ -112,6 +113,8 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_stop)
+        under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        self._ends_with_terminal = _has_terminal() and not under_nohup
         loop.add_signal_handler(signal.SIGHUP, self._told_to_reload)
         try:
             yield
@@ -127,7 +130,10 @@ class Server(uvicorn.Server):
             self.should_exit = self.force_exit = True
 
     def _told_to_reload(self) -> None:
-        if self._draining is None:
+        """SIGHUP has two meanings: load the settings anew, and, in a terminal, that it has been closed."""
+        if self._ends_with_terminal and not _has_terminal():
+            self._told_to_stop()
+        elif self._draining is None:
             self.on_hangup()
 
     async def _drain(self) -> None:
@@ -137,6 +143,15 @@ class Server(uvicorn.Server):
         self.should_exit = True
         await asyncio.sleep(self._clocks.drain_timeout_s)
         self._gateway.cut()
+
+
+def _has_terminal() -> bool:
+    """Whether the process belongs to a terminal; one that has been closed is none."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _open_standard_streams() -> None:
