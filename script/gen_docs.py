@@ -267,7 +267,7 @@ groups:
 def metrics_page() -> str:
     """One row per family, then one per label."""
     lines = [METRICS_HEAD, "| name | kind | labels | meaning |", "|---|---|---|---|"]
-    used = []
+    used: list[str] = []
     for series in Metrics().all():
         end = "_total" if series.kind == "counter" else ""
         shown = ", ".join(f"`{label}`" for label in series.labels)

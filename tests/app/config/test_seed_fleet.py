@@ -56,3 +56,9 @@ def test_it_has_the_servers_of_the_article(plain_environment: Path) -> None:
         _LARGE: ("http://cuda-node:8200/v1", 1344 * 1344),
         _SMALL: ("http://cuda-node:8201/v1", 896 * 896),
     }
+
+
+def test_it_has_the_limits_of_the_article(plain_environment: Path) -> None:
+    settings = load_settings(_FILE).gateway()
+    assert (settings.media.max_images, settings.limits.max_body_bytes) == (4, 50 * 2**20)
+    assert [one.concurrency for one in settings.upstreams] == [1, 16, 8, 16]
