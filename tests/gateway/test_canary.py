@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
 import random
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from PIL import Image
 
 from dabom.testing import (
     Close,
@@ -36,11 +38,18 @@ if TYPE_CHECKING:
     from dabom.testing.seen import Seen
     from dabom.testing.steps import Step
 
+
+def _png() -> bytes:
+    file = io.BytesIO()
+    Image.frombytes("RGB", (40, 40), random.Random(3).randbytes(4800)).save(file, "PNG")
+    return file.getvalue()
+
+
 _SECRET = "kanarienvogel"
 _KEY = "sk-geheimnis"
 _FILE = "vertraulich.pdf"
-_PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + random.Random(3).randbytes(3000)).decode()
-_CLIP = base64.b64encode(b"\x00\x00\x00\x18ftypmp42" + random.Random(4).randbytes(300_000)).decode()
+_PICTURE = base64.b64encode(_png()).decode()
+_CLIP = base64.b64encode(random.Random(4).randbytes(300_000)).decode()  # of a kind that only upstreams know
 # nothing of a picture or a clip, wherever it is cut, may be found again
 _PARTS = [media[at : at + 24] for media in (_PICTURE, _CLIP) for at in range(0, 4000, 500)]
 _NEEDLES = [needle.encode() for needle in (_SECRET, _KEY, _FILE, *_PARTS)]
@@ -59,7 +68,6 @@ def _body(**more: Any) -> dict[str, Any]:
         {"type": "text", "text": f"{_SECRET} 무엇이 보이나요?"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_PICTURE}"}},
         {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{_CLIP}"}},
-        {"type": "video_url", "video_url": {"url": f"https://example.com/{_SECRET}.mp4?key={_KEY}"}},
         {"type": "file", "file": {"filename": _FILE, "file_data": f"data:application/pdf;base64,{_PICTURE}"}},
     ]
     messages = [{"role": "system", "content": _SECRET}, {"role": "user", "content": content}]
@@ -110,7 +118,13 @@ async def _ask_everything(gw: RunningGateway) -> list[Answer]:
             _NDJSON,
         ),
     ]
+    url = {"type": "video_url", "video_url": {"url": f"https://example.com/{_SECRET}.mp4?key={_KEY}"}}
+    outside = _body(messages=[{"role": "user", "content": [url]}])
+    garbled = _body(messages=[{"role": "user", "content": [{"image_url": f"data:{_KEY};base64,{_SECRET}"}]}])
     broken: list[tuple[str, bytes, tuple[str, str]]] = [
+        ("/chat", json.dumps(outside).encode(), _JSON),
+        ("/chat", json.dumps(garbled).encode(), _JSON),
+        ("/chat/batch", json.dumps({"items": [{"id": 1, "body": outside}]}).encode(), _JSON),
         ("/chat", _encoded()[:-1], _JSON),
         ("/chat", _encoded() + _SECRET.encode(), _JSON),
         ("/chat", _SECRET.encode(), _JSON),

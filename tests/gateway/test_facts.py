@@ -73,6 +73,7 @@ def _plain_media(value: Any, kind: str) -> dict[str, Any] | None:
         }
     head, _, data = value.partition(",")
     mime = head[5:].split(";")[0]
+    mime = "" if mime == "x/y" else mime  # no usual type
     return {"kind": kind, "mime": mime, "bytes": len(base64.b64decode(data, validate=True)), "remote": False}
 
 
@@ -366,3 +367,21 @@ def test_the_facts_of_a_clip_take_less_than_two_milliseconds() -> None:
         best = min(best, time.perf_counter() - began)
         assert facts.places[0].end - facts.places[0].start == len(clip)
     assert best < 0.002
+
+
+@pytest.mark.parametrize(
+    ("declared", "mime"),
+    [
+        ("image/png", "image/png"),
+        ("IMAGE/PNG", "image/png"),
+        ("image/svg+xml", "image/svg+xml"),
+        ("image/sk-secret", "image/other"),
+        ("sk-secret", ""),
+        ("", ""),
+        ("chemical/x-pdb", ""),
+    ],
+)
+def test_a_type_that_is_none_is_not_taken_over(declared: str, mime: str) -> None:
+    """What is known of a request is logged, and a client may write anything where the type belongs."""
+    (media,) = _read(json.dumps(_asked({"image_url": {"url": _uri(b"abc", declared)}})).encode()).media
+    assert (media.mime, media.bytes) == (mime, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from openapi_spec_validator import validate
 
@@ -69,7 +70,8 @@ async def test_examples_of_requests_are_taken(behind: Behind) -> None:
         for path in ("/chat", "/v1/chat/completions"):
             content = described["post", path]["requestBody"]["content"]["application/json"]
             for example in content["examples"].values():
-                assert (await gw.ask(path, example["value"])).status == 200
+                shown = msgspec.json.encode(example["value"]).replace(b"base64,...", b"base64,AAAA")
+                assert (await gw.ask(path, shown)).status == 200
         batch = described["post", "/chat/batch"]["requestBody"]["content"]
         answer = await gw.ask("/chat/batch", batch["application/json"]["example"])
         assert (answer.status, answer.body.count(b"\n")) == (

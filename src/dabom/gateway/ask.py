@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dabom.errors import DabomError, FirstByteTimeout, IdleTimeout, UpstreamBroken, UpstreamError
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from dabom.gateway.exchange import Exchange
     from dabom.gateway.fleet import Fleet
     from dabom.gateway.items import Item
+    from dabom.gateway.media_policy import Edited
     from dabom.gateway.plan import Way
     from dabom.gateway.settings import Clocks, GatewaySettings
     from dabom.gateway.splice import Edit
     from dabom.gateway.upstream import Upstream
+    from dabom.gateway.viewer import Viewer
     from dabom.gateway.wire import Answer
 
 PATH = "/chat/batch item"
@@ -42,7 +44,8 @@ class Asked:
 class Asker:
     """Sends items and makes their lines."""
 
-    def __init__(self, settings: GatewaySettings, fleet: Fleet, accounts: Accounts) -> None:
+    def __init__(self, settings: GatewaySettings, fleet: Fleet, accounts: Accounts, viewer: Viewer) -> None:
+        self._viewer = viewer
         self.clocks: Clocks = settings.clocks
         self._limits = settings.limits
         self._forward = settings.forward_authorization
@@ -58,11 +61,31 @@ class Asker:
         outgoing = Outgoing("POST", CHAT, (item.body,), len(item.body), item.facts)
         return Asked(item, self._fleet.way(plan), record, outgoing)
 
-    def weigh(self, asked: Asked, exchange: Exchange) -> None:
+    async def look(self, asked: Asked) -> None:
+        """Look at the media of an item; once for all targets. Raises `InvalidMedia`."""
+        if asked.outgoing.shown is None:
+            item, outgoing = asked.item, asked.outgoing
+            shown = await self._viewer.look(item.facts, outgoing.body, lambda: item.options)
+            asked.outgoing = replace(outgoing, shown=shown)
+
+    async def fit(self, asked: Asked, exchange: Exchange) -> None:
+        """As `weigh`, for an item with media."""
+        plan, target, shown = asked.way.plan, asked.way.target, asked.outgoing.shown
+        if shown is None:
+            self.weigh(asked, exchange)
+            return
+        facts, _ = plan.adapted(target, asked.outgoing)
+        edited = await self._viewer.fit(shown, facts, target, plan.route, plan.max_pixels)
+        self.weigh(asked, exchange, edited)
+
+    def weigh(self, asked: Asked, exchange: Exchange, edited: Edited | None = None) -> None:
         """Make the item ready for the target that it is the turn of. Raises `DabomError`."""
         target = asked.way.target
         facts, edits = asked.way.plan.adapted(target, asked.outgoing)
-        cost = weigh(target.meter, facts, asked.outgoing.body, CHAT)
+        if edited is not None:
+            edits += edited.edits
+        contents = None if edited is None else edited.facts
+        cost = weigh(target.meter, facts, asked.outgoing.body, CHAT, contents)
         asked.edits, asked.claim = edits, claim_of(cost, exchange, item=True)
         asked.record.predicted_tokens = cost.predicted
 

@@ -10,7 +10,6 @@ from dabom.errors import BatchTooLarge, BodyTooLarge, UploadTimeout
 from dabom.gateway import headers as head
 from dabom.gateway.ask import Asker
 from dabom.gateway.dispatch import Dispatch
-from dabom.gateway.items import Item, ItemReader
 from dabom.gateway.lines import Budget, failed
 from dabom.gateway.relay import check_content
 from dabom.gateway.scan import Scanner
@@ -21,10 +20,11 @@ if TYPE_CHECKING:
 
     from dabom.gateway.account import Accounts
     from dabom.gateway.exchange import Exchange
-    from dabom.gateway.facts import FactsReader
     from dabom.gateway.fleet import Fleet
     from dabom.gateway.guard import Guard
+    from dabom.gateway.items import Item, ItemReader
     from dabom.gateway.settings import GatewaySettings
+    from dabom.gateway.viewer import Viewer
 
 _NDJSON = b"application/x-ndjson"
 _UNLIMITED = 2**63
@@ -36,11 +36,11 @@ class Batch:
     """Serves `/chat/batch`."""
 
     def __init__(
-        self, settings: GatewaySettings, fleet: Fleet, facts: FactsReader, accounts: Accounts
+        self, settings: GatewaySettings, fleet: Fleet, reader: ItemReader, accounts: Accounts, viewer: Viewer
     ) -> None:
         self._settings = settings
-        self._asker = Asker(settings, fleet, accounts)
-        self._reader = ItemReader(facts, settings.limits)
+        self._asker = Asker(settings, fleet, accounts, viewer)
+        self._reader = reader
 
     async def serve(self, exchange: Exchange, guard: Guard) -> None:
         """Answer one batch, JSON or NDJSON."""

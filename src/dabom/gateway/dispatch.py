@@ -91,11 +91,26 @@ class Dispatch:
 
     def _join(self, asked: Asked) -> None:
         """Take a place in the lane of the target that it is the turn of."""
+        if asked.item.facts.media:
+            self._asking.create_task(self._look_and_join(asked))
+            return
         try:
             self._asker.weigh(asked, self._exchange)
         except DabomError as error:
             self._go_on(asked, error)
-            return
+        else:
+            self._enter(asked)
+
+    async def _look_and_join(self, asked: Asked) -> None:
+        try:
+            await self._asker.look(asked)
+            await self._asker.fit(asked, self._exchange)
+        except DabomError as error:
+            self._go_on(asked, error)
+        else:
+            self._enter(asked)
+
+    def _enter(self, asked: Asked) -> None:
         target = asked.way.target
         target.expect(asked.claim.tokens)
         if target.name not in self._lanes:

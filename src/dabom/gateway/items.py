@@ -10,17 +10,18 @@ import msgspec
 from dabom.errors import BodyTooLarge, ClientError, DabomError, InvalidJson, TooManyItems
 from dabom.gateway import scan
 from dabom.gateway.facts import Facts
+from dabom.gateway.media_options import MediaOptions, read_media_options
 from dabom.gateway.scan import Skeleton
 
 if TYPE_CHECKING:
     from mmap import mmap
 
-    from dabom.gateway.admission import RequestCost
     from dabom.gateway.facts import FactsReader
     from dabom.gateway.settings import Limits
 
 _NULL = msgspec.Raw(b"null")
 _MAX_ID_BYTES = 512
+_NO_OPTIONS = MediaOptions()
 
 
 class _Batch(msgspec.Struct):
@@ -42,7 +43,7 @@ class Item:
     facts: Facts
     flaw: DabomError | None = None
     size: int = 0
-    cost: RequestCost | None = None
+    options: MediaOptions = _NO_OPTIONS
 
 
 class ItemReader:
@@ -118,10 +119,14 @@ class ItemReader:
             )
         item = Item(bytes(inner.id), number, whole[first:last], Facts())
         try:
-            item.facts = self._facts.read(
-                Skeleton(text, last - first, skeleton.strings),
-                lambda offset: skeleton.locate(start + offset) - first,
-            )
+            own = Skeleton(text, last - first, skeleton.strings)
+
+            def locate(offset: int) -> int:
+                return skeleton.locate(start + offset) - first
+
+            item.facts = self._facts.read(own, locate)
+            if item.facts.media:
+                item.options = read_media_options(own, locate)
             if item.facts.stream:
                 item.flaw = ClientError(
                     "an item of a batch cannot be streamed; leave `stream` out", param="stream"

@@ -28,10 +28,21 @@ KINDS: Mapping[str, Modality] = {
 }
 """Names of parts, as `type` and as the key of their content."""
 _MAX_MARK_BYTES = 64
+_SUBTYPES = {
+    "image": "png jpeg jpg webp gif bmp tiff avif heic heif svg+xml",
+    "video": "mp4 quicktime webm x-matroska x-msvideo mpeg mp2t jpeg",
+    "audio": "wav x-wav wave mpeg mp3 mp4 aac ogg flac webm",
+    "application": "pdf json octet-stream",
+    "text": "plain markdown csv html",
+}
+_MIMES = frozenset(f"{kind}/{name}" for kind, names in _SUBTYPES.items() for name in names.split())
 
 
 class Media(msgspec.Struct, frozen=True, omit_defaults=True):
     """One picture, video, sound or file of a request.
+
+    `mime` is the type that the request says, `image/other` and the like when it is no usual one: it is
+    written into logs, and what a client sends there may be anything.
 
     `bytes` is the decoded size; `sha256_head` covers the first 16 KiB as they were sent. An outside URL is
     only counted: its text may be a secret.
@@ -73,7 +84,7 @@ def describe(kind: str, value: bytes, strings: Mapping[bytes, LongString]) -> Me
     mime, comma = "", 0
     if head.startswith(b"data:"):
         comma = head.find(b",", 0, 256) + 1
-        mime = head[5 : comma - 1].split(b";", 1)[0].decode("ascii", "replace")[:64] if comma else ""
+        mime = _usual(head[5 : comma - 1].split(b";", 1)[0]) if comma else ""
     elif b":" in head[:16]:
         return Media(kind=kind, remote=True)
     width, height = (picture_size(_decode_head(head[comma:])) or (0, 0)) if kind == "image" else (0, 0)
@@ -91,6 +102,14 @@ def text_bytes(raw: bytes, strings: Mapping[bytes, LongString]) -> int:
     wide = head.count(b"\\u")  # Korean: three bytes for six
     plain = len(head) - wide * 3 - (head.count(b"\\") - wide)
     return max(0, plain if string is None else size * plain // len(head))
+
+
+def _usual(declared: bytes) -> str:
+    mime = declared.decode("ascii", "replace").lower()
+    if mime in _MIMES:
+        return mime
+    kind = mime.partition("/")[0]
+    return f"{kind}/other" if kind in _SUBTYPES else ""
 
 
 def _unescape(text: bytes) -> bytes:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dabom.gateway.routing.fallback import Cause
     from dabom.gateway.upstream import Upstream
 
-HEADER = b"x-dabom-route"
+HEADER, MEDIA_HEADER = b"x-dabom-route", b"x-dabom-media"
 _RETRY_PAUSE_S = (0.05, 0.25)
 _UNSAFE = re.compile(r"[^!-$&-+\--:<-~]")
 """What a name may not hold in the header: spaces, commas, semicolons and what is not ASCII."""
@@ -48,6 +48,11 @@ class Plan:
     def route(self) -> str:
         """Name of the route in logs and metrics; empty without any rule."""
         return "" if self.decision is None else self.decision.route
+
+    @property
+    def max_pixels(self) -> int | None:
+        """The route's own limit for pictures."""
+        return None if self.decision is None else self.decision.max_pixels
 
     def names(self, model: str | None) -> tuple[str, ...]:
         """What a key must be allowed to use: the model that was asked for, or the route that it leads to."""
@@ -101,6 +106,8 @@ class Way:
         self.settled = self.charged = self.timed = False
         self.pause_s = 0.0
         """Before the next target is asked."""
+        self.media = ""
+        """What was done with the media for the target, for `X-Dabom-Media`."""
         self.left_out = 0
         """Media of older turns that the target was not sent."""
         self._next = deque(plan.targets[1:])
@@ -130,14 +137,21 @@ class Way:
             record.hops = tuple(self.hops)
 
     def header(self, outcome: str) -> list[tuple[bytes, bytes]]:
-        """`X-Dabom-Route`: the route and the reason for it, each target that was asked and what it did."""
+        """`X-Dabom-Route`: the route and the reason for it, each target that was asked and what it did.
+
+        And `X-Dabom-Media`, when there is something to tell of them.
+        """
+        told = [(MEDIA_HEADER, self.media.encode())] if self.media else []
         decision = self.plan.decision
         if decision is None:
-            return []
+            return told
         first = f"{_safe(decision.route)};reason={decision.reason}"
         if self.left_out:
             first += f";left_out={self.left_out}"
-        return [(HEADER, ", ".join([first, *self.hops, f"{_safe(self.target.name)};{outcome}"]).encode())]
+        return [
+            *told,
+            (HEADER, ", ".join([first, *self.hops, f"{_safe(self.target.name)};{outcome}"]).encode()),
+        ]
 
     def _goes_on(self, cause: Cause | None, code: str, room: int | None) -> bool:
         if cause is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dabom.errors import DabomError, FirstByteTimeout, UnsupportedMediaType, UpstreamError, UpstreamTimeout
@@ -16,6 +17,7 @@ from dabom.gateway import sse
 from dabom.gateway.admission import claim_of, weigh
 from dabom.gateway.answers import Answers
 from dabom.gateway.masking import ask_plain
+from dabom.gateway.media_options import read_media_options
 from dabom.gateway.routing.fallback import status_of_event
 from dabom.gateway.splice import splice
 from dabom.gateway.upload import JsonUpload
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from dabom.gateway.settings import GatewaySettings
     from dabom.gateway.splice import Edit
     from dabom.gateway.upstream import Upstream
+    from dabom.gateway.viewer import Shown, Viewer
 
 _EVENT_STREAM: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -44,7 +47,7 @@ _EVENT_STREAM: Headers = [
 class Outgoing:
     """A request as an upstream gets it. `size` is None when there is no body.
 
-    `edits` change the body for every target. `works`: it asks for work, and so needs a permit.
+    `shown` are its media. `works`: it asks for work, and so needs a permit.
     """
 
     method: str
@@ -52,22 +55,23 @@ class Outgoing:
     body: Sequence[bytes | memoryview]
     size: int | None
     facts: Facts
-    edits: tuple[Edit, ...] = ()
+    shown: Shown | None = None
     works: bool = True
 
-    def changed(self, more: Sequence[Edit]) -> tuple[Sequence[bytes | memoryview], int | None]:
-        """Body and size for a target that needs `more` changes."""
-        if not self.edits and not more:
+    def changed(self, edits: Sequence[Edit]) -> tuple[Sequence[bytes | memoryview], int | None]:
+        """Body and size for a target that needs these changes."""
+        if not edits:
             return self.body, self.size
-        body = splice(self.body, (*self.edits, *more))
+        body = splice(self.body, edits)
         return body, sum(len(piece) for piece in body)
 
 
 class Relay:
     """Serves requests whose body is JSON."""
 
-    def __init__(self, settings: GatewaySettings, fleet: Fleet, facts: FactsReader) -> None:
+    def __init__(self, settings: GatewaySettings, fleet: Fleet, facts: FactsReader, viewer: Viewer) -> None:
         self._settings = settings
+        self._viewer = viewer
         self._clocks = settings.clocks
         self._fleet = fleet
         self._facts = facts
@@ -93,7 +97,8 @@ class Relay:
         guard.watch(exchange.receive)
         plan = await self._fleet.plan(facts)
         exchange.key.allow(*plan.names(facts.model))
-        outgoing = Outgoing("POST", path, upload.chunks, upload.size, facts)
+        shown = await self._viewer.look(facts, upload.chunks, partial(read_media_options, skeleton))
+        outgoing = Outgoing("POST", path, upload.chunks, upload.size, facts, shown)
         if facts.stream and self._settings.early_stream:
             async with self._opened_early(exchange):
                 await self.send(exchange, guard, plan, outgoing)
@@ -130,7 +135,14 @@ class Relay:
         way.left_out = len(outgoing.facts.media) - len(facts.media)
         if not outgoing.works:
             return await self._try(exchange, guard, way, outgoing, edits)
-        cost = weigh(target.meter, facts, outgoing.body, outgoing.path)
+        contents = None
+        if outgoing.shown is not None:
+            edited = await self._viewer.fit(
+                outgoing.shown, facts, target, way.plan.route, way.plan.max_pixels
+            )
+            edits += edited.edits
+            contents, way.media = edited.facts, edited.header
+        cost = weigh(target.meter, facts, outgoing.body, outgoing.path, contents)
         record.predicted_tokens = cost.predicted
         if not way.charged:
             way.charged = True

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from dabom.gateway.batch import Batch
 from dabom.gateway.facts import FactsReader
 from dabom.gateway.fleet import Fleet
+from dabom.gateway.items import ItemReader
 from dabom.gateway.keys import Keys
 from dabom.gateway.masking import Masking
 from dabom.gateway.relay import Relay
 from dabom.gateway.through import Through
+from dabom.gateway.viewer import Viewer
 
 if TYPE_CHECKING:
     from dabom.gateway.account import Accounts
@@ -27,8 +29,10 @@ class Stage:
         self.keys: Keys = Keys(settings, accounts.metrics, None if before is None else before.keys)
         self.masking = Masking.by_names(settings.mask, accounts.metrics, settings.limits.max_answer_bytes)
         self.fleet: Fleet = Fleet(settings, accounts.metrics, None if before is None else before.fleet)
-        self.relay = Relay(settings, self.fleet, facts)
-        self.batch = Batch(settings, self.fleet, facts, accounts)
+        self.viewer = Viewer(settings.media, accounts.metrics)
+        self.relay = Relay(settings, self.fleet, facts, self.viewer)
+        items = ItemReader(facts, settings.limits)
+        self.batch = Batch(settings, self.fleet, items, accounts, self.viewer)
         self.through = Through(settings, self.fleet, self.relay)
         self._running = 0
         self._idle = asyncio.Event()
@@ -56,5 +60,6 @@ class Stage:
             await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and end the processes that scale pictures."""
         await self.fleet.__aexit__(None, None, None)
+        await self.viewer.close()

@@ -13,14 +13,26 @@ if TYPE_CHECKING:
     from dabom.gateway.admission.cost import Meter, RequestCost
     from dabom.gateway.exchange import Exchange
     from dabom.gateway.facts import Facts
+    from dabom.media import MediaFacts
 
 _ONE_PROMPT = ("/chat/completions", "/responses")
 """Paths whose body is one prompt; others, such as /embeddings, hold many that share no limit."""
 
 
-def weigh(meter: Meter, facts: Facts, body: Sequence[bytes | memoryview], path: str) -> RequestCost:
-    """What the request costs at the upstream of `meter`. Raises `PromptTooLong` when it can never fit."""
-    cost = meter.cost(facts, read_contents(facts, body) if meter.exacting else ())
+def weigh(
+    meter: Meter,
+    facts: Facts,
+    body: Sequence[bytes | memoryview],
+    path: str,
+    contents: Sequence[MediaFacts | None] | None = None,
+) -> RequestCost:
+    """What the request costs at the upstream of `meter`. Raises `PromptTooLong` when it can never fit.
+
+    `contents` are the headers of its media as the upstream will see them, when somebody has read them.
+    """
+    if contents is None:
+        contents = read_contents(facts, body) if meter.exacting else ()
+    cost = meter.cost(facts, contents)
     if path.startswith(_ONE_PROMPT):
         meter.check(cost)
     return cost
