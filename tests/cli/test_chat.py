@@ -108,6 +108,21 @@ async def test_refusals_say_what_and_what_to_do() -> None:
     assert "비밀" not in err
 
 
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("Per-request media_io_kwargs are disabled by default. Start with --trust-request-mm-kwargs", True),
+        ("send a shorter clip, or ask for fewer frames (media_io_kwargs.video.fps)", False),
+    ],
+)
+async def test_the_advice_on_vllms_options_is_given_when_they_are_the_reason(
+    message: str, told: bool
+) -> None:
+    async with ScriptedUpstream(error_reply(400, message)) as upstream:
+        _, _, err = await _chat("안녕", "--url", upstream.root)
+    assert ("start vLLM with" in err) is told
+
+
 async def test_nobody_there_names_the_address() -> None:
     with refusing_upstream() as url:
         code, _, err = await _chat("안녕", "--url", url, lang="ko")

@@ -78,7 +78,7 @@ def tell(error: DabomError, language: Language, url: str = "") -> str:
     if isinstance(error, Refused):
         if error.status in _HINTS:
             lines.append(_HINTS[error.status][side])
-        if "mm_processor_kwargs" in error.message or "media_io_kwargs" in error.message:
+        if "trust-request-mm-kwargs" in error.message:
             lines.append(_KWARGS[side])
         if error.request_id:
             lines.append(f"  X-Request-Id: {error.request_id}")
