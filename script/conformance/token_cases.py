@@ -77,6 +77,10 @@ def overrides(family: str) -> Iterator[Case]:
     yield Case(family, (PICTURE,), {"images_kwargs": {"size": both}})
     yield Case(family, (CLIP,), {"videos_kwargs": {"size": both}})
     yield Case(family, (CLIP,), {"images_kwargs": {"size": both}})
+    for scope, name in (("images_kwargs", PICTURE), ("videos_kwargs", "c16_4.mp4")):
+        yield Case(family, (name,), {scope: {"size": {"longest_edge": 400_000}}})
+        yield Case(family, (name,), {scope: {"max_pixels": 400_000}})
+        yield Case(family, (name,), {scope: {"min_pixels": 600_000}})
     yield Case(family, ("c16_4.mp4",), {"fps": 4.0}, fps(4))
 
 

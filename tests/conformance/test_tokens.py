@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
 import mimetypes
 import os
@@ -123,7 +124,9 @@ async def ask(server: str, parts: list[Any], processor: Any, loader: Any) -> tup
     }
     body |= {"mm_processor_kwargs": processor} if processor else {}
     body |= {"media_io_kwargs": loader} if loader else {}
-    async with aiohttp.request("POST", f"{server}/v1/chat/completions", json=body) as answer:
+    sent = io.BytesIO(json.dumps(body).encode())
+    headers = {"content-type": "application/json"}
+    async with aiohttp.request("POST", f"{server}/v1/chat/completions", data=sent, headers=headers) as answer:
         return answer.status, await answer.json()
 
 
@@ -160,4 +163,6 @@ def _facts(found: Counted) -> dict[str, Any]:
         keys = ("audio_samples", "audio_rate") if found.kind == "audio" else ("width", "height")
         return {"kind": found.kind, **{key: getattr(found, key) for key in keys}}
     clip = {key: getattr(found.clip, key) for key in found.clip.__slots__}
-    return {"kind": "video", **{key: value for key, value in clip.items() if value is not None}}
+    if clip["decodable"] == clip["frames"]:
+        del clip["decodable"]
+    return {"kind": "video", **{key: value for key, value in clip.items() if value}}

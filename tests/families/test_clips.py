@@ -105,8 +105,11 @@ def test_an_estimate_says_so() -> None:
     assert cost.explain[-1].startswith("an estimate")
 
 
-def test_one_edge_of_size_is_enough_for_qwen3_vl_alone() -> None:
-    one = Options(image=Edges(None, 1_000_000, flat=False))
-    assert VL.image(4000, 3000, one).refusal is None
-    assert "both edges" in str(OMNI.image(4000, 3000, one).error)
+def test_one_edge_of_size_is_enough_for_qwen3_vl_and_for_clips_of_omni() -> None:
+    one = Edges(None, 1_000_000, flat=False)
+    asked = Options(image=one, video=one)
+    assert VL.image(4000, 3000, asked).refusal is VL.video(_CLIP, asked).refusal is None
+    assert "both edges" in str(OMNI.image(4000, 3000, asked).error)
+    assert OMNI.video(_CLIP, asked).refusal is None
+    assert "both edges" in str(VL25.video(_CLIP, asked).error)
     assert OMNI.image(4000, 3000, Options(image=Edges(None, 1_000_000))).refusal is None

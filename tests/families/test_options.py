@@ -17,7 +17,7 @@ from dabom.families import Edges, Options, read_options
         (
             {"videos_kwargs": {"size": {"shortest_edge": 1, "longest_edge": 2}}, "min_pixels": 5},
             {},
-            Options(image=Edges(5, None), video=Edges(1, 2, flat=False)),
+            Options(image=Edges(5, None), video=Edges(1, 2, flat=False, scoped=True)),
         ),
         (
             {"size": {"longest_edge": 7}},

@@ -37,12 +37,14 @@ class Edges:
     """Pixel limits that a request asks for: of a picture, of a frame, or of a whole clip.
 
     `flat` says that they came as `min_pixels` and `max_pixels`, which may be given one by one; else as
-    `size` with `shortest_edge` and `longest_edge` (which are areas in pixels, whatever their names).
+    `size` with `shortest_edge` and `longest_edge` (which are areas in pixels, whatever their names). `scoped`
+    says that they came inside `images_kwargs` or `videos_kwargs`.
     """
 
     min_pixels: int | None = None
     max_pixels: int | None = None
     flat: bool = True
+    scoped: bool = False
 
     @property
     def given(self) -> bool:

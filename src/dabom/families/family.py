@@ -46,7 +46,7 @@ class Family:
 
     def image(self, width: int, height: int, options: Options = _NOTHING) -> Cost:
         """A picture of `width` x `height` pixels."""
-        refusal = self._refuses(options.image, width, height)
+        refusal = self._refuses(options.image, width, height, may_lack=self.whole_clip)
         if refusal is not None:
             return Cost({}, 0, refusal=refusal)
         size = self.picture_size(width, height, options)
@@ -71,7 +71,9 @@ class Family:
         return Cost({"audio": tokens}, tokens + MARKERS, (*step, _sum(tokens)))
 
     def _seen(self, clip: VideoFacts, options: Options) -> Cost:
-        refusal = self._refuses(options.video, clip.width, clip.height)
+        scoped = options.video.scoped
+        fills = self.whole_clip or (self.hearing is not None and not scoped)
+        refusal = self._refuses(options.video, clip.width, clip.height, may_lack=fills)
         if refusal is not None:
             return Cost({}, 0, refusal=refusal)
         places, sampled = self._sample(clip, options)
@@ -79,7 +81,8 @@ class Family:
         if taken < (2 if self.whole_clip else 1):
             status = 400 if self.whole_clip else 500
             return Cost({}, 0, refusal=Refusal("too_few_frames", status, {"frames": clip.frames}))
-        pixels = _limits(options.video, self.limits.video, self.limits.video_asked)
+        missing = self.limits.video if scoped else self.limits.video_asked
+        pixels = _limits(options.video, self.limits.video, missing)
         found = (clip.width, clip.height)
         size, pairs, texts = picture_size(*found, self.factor, *pixels), (taken + 1) // 2, 0
         if self.whole_clip:
@@ -121,7 +124,8 @@ class Family:
         told = {"samples": samples, "rate": rate, "at_16khz": at_16khz, "windows": kept, "tokens": tokens}
         return None, tokens, (Step("sound", told),)
 
-    def _refuses(self, edges: Edges, width: int, height: int) -> Refusal | None:
+    def _refuses(self, edges: Edges, width: int, height: int, may_lack: bool) -> Refusal | None:
+        """`may_lack`: vLLM fills in an edge that `size` lacks; of Omni in clips only, and not in a scope."""
         if width < 1 or height < 1:
             return Refusal("no_pixels", 400, {"width": width, "height": height})
         if width * height > MAX_PIXELS:
@@ -130,7 +134,7 @@ class Family:
             ratio = max(width, height) / min(width, height)
             return Refusal("too_long", 400, {"ratio": ratio, "most": MAX_RATIO})
         one_edge = edges.given and not edges.flat and None in (edges.min_pixels, edges.max_pixels)
-        if one_edge and not self.whole_clip:
+        if one_edge and not may_lack:
             return Refusal("one_edge", 400, {"family": self.name})
         return None
 

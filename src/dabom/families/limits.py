@@ -19,7 +19,7 @@ class Limits:
     """Pixels, frames and patches. `image` and `video` are the least and the most pixels.
 
     `video` is a volume (frames x width x height) for Qwen3-VL and an area per frame elsewhere.
-    `video_asked` holds what a missing edge is as soon as a request sets the other one.
+    `video_asked` holds what a missing edge is as soon as a request sets the other one outside a scope.
     `again` is fps, least and most frames of Qwen3-VL's second sampling.
     """
 

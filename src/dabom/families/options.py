@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dabom.families.facts import Edges, Options
@@ -30,7 +31,7 @@ def read_options(processor: Mapping[str, Any] | None, loader: Mapping[str, Any] 
 
 def _scoped(kwargs: Mapping[str, Any], scope: str) -> Edges:
     own = _edges(_inner(kwargs, scope))
-    return own if own.given else _edges(kwargs)
+    return replace(own, scoped=True) if own.given else _edges(kwargs)
 
 
 def _inner(kwargs: Mapping[str, Any], scope: str) -> Mapping[str, Any]:
