@@ -283,3 +283,15 @@ async def test_a_name_that_a_header_cannot_hold_is_written_otherwise(running_gat
             answer = await gw.ask("/chat", {**ASK, "model": "모델"})
             route = answer.header("x-dabom-route")
             assert route == "%EB%AA%A8%EB%8D%B8;reason=model, %EC%84%9C%EB%B2%84%201%2C%3B;status=200"
+
+
+@pytest.mark.parametrize(("method", "asked"), [("GET", 2), ("POST", 2), ("PUT", 1), ("DELETE", 1)])
+async def test_a_change_of_what_one_upstream_keeps_is_not_asked_of_another(
+    route: Any, method: str, asked: int
+) -> None:
+    body = None if method in ("GET", "DELETE") else b"some bytes"
+    kind = [("content-type", "application/octet-stream")]
+    async with route({"one": error_reply(503), "two": error_reply(503)}) as (ups, gw):
+        answer = await gw.ask("/v1/files/f1", body, method=method, headers=kind)
+        assert answer.status == 503
+        assert sum(len(up.seen) for up in ups.values()) == asked

@@ -199,3 +199,13 @@ async def test_the_turns_that_count_can_be_set(fleet: Any) -> None:
     talk = [user(PICTURE, text("what?")), assistant("a cat"), user("and?")]
     async with fleet(media_turns=1) as (_, gw):
         assert where(await gw.ask("/chat", ask("auto", *talk))).endswith("qwen3-14b")
+
+
+async def test_all_names_that_may_be_given_are_listed(fleet: Any) -> None:
+    async with fleet() as (_, gw):
+        entries = (await gw.ask("/v1/models")).json()["data"]
+        names = [entry["id"] for entry in entries]
+        assert names[:4] == ["qwen3-14b", "qwen3-30b", "qwen3-vl-30b", "qwen3-vl-8b"]
+        assert {"office", "vision-auto", "auto", "auto-fast", "agent"} <= set(names[4:])
+        for name in names:
+            assert (await gw.ask("/chat", ask(name, user("hi")))).status == 200

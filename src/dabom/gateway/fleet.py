@@ -12,7 +12,14 @@ from dabom.gateway.facts import Facts
 from dabom.gateway.health import BreakerState, Health
 from dabom.gateway.offers import ask_offers
 from dabom.gateway.plan import Plan, Way
-from dabom.gateway.routing import Need, affinity_key, choose_route, order_targets, target_name
+from dabom.gateway.routing import (
+    Need,
+    affinity_key,
+    choose_route,
+    model_names,
+    order_targets,
+    target_name,
+)
 from dabom.gateway.routing.turns import modalities
 from dabom.gateway.succession import concurrency_of, same_server, unchanged
 from dabom.gateway.upstream import Upstream
@@ -203,7 +210,10 @@ class Fleet:
         return {upstream.name: word for upstream, word in zip(self.upstreams, words, strict=True)}
 
     async def models(self) -> dict[str, Any]:
-        """The lists of all upstreams as one; an upstream that does not answer is left out."""
+        """The lists of all upstreams as one, and the names of the settings that lead to them.
+
+        An upstream that does not answer is left out.
+        """
         timeout_s = self._routing.health.probe_timeout_s
         answers: list[Mapping[str, Offer] | BaseException] = await asyncio.gather(
             *(ask_offers(one, timeout_s) for one in self.upstreams), return_exceptions=True
@@ -217,4 +227,9 @@ class Fleet:
                 entries |= {name: offer.entry for name, offer in answer.items() if name not in entries}
         if len(faults) == len(answers):
             raise faults[0]
-        return {"object": "list", "data": list(entries.values())}
+        ours = [name for name in model_names(self._routing, {}) if name not in entries]
+        return {"object": "list", "data": [*entries.values(), *map(_entry, ours)]}
+
+
+def _entry(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "dabom"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from dabom.gateway.guard import Guard
     from dabom.gateway.relay import Relay
     from dabom.gateway.settings import GatewaySettings
+
+_REPEATABLE = ("GET", "HEAD", "POST")
+"""Methods that another upstream may be asked for; a change of a thing that one of them keeps is its own."""
 
 
 class Through:
@@ -46,6 +50,8 @@ class Through:
         guard.unlimit()
         guard.watch(exchange.receive)
         plan = await self._fleet.any()
+        if method not in _REPEATABLE:
+            plan = replace(plan, targets=plan.targets[:1])
         exchange.key.allow(*plan.names(None))
         chunks, size = ([body], len(body)) if body else ([], None)
         works = method not in ("GET", "HEAD")  # those ask for a state
