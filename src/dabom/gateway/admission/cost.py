@@ -229,7 +229,7 @@ def _counted(
             facts.fps,
             facts.audio_samples or None,
             facts.audio_rate,
-            facts.estimated,
+            facts.estimated or facts.vfr,  # the server guesses the frames where the rate varies
         )
         return family.video(clip, options)
     if kind == "audio" and facts.audio_samples:
