@@ -85,9 +85,14 @@ def batch_bytes(case: Case, body: bytes) -> int:
 async def _send(writer: asyncio.StreamWriter, case: Case, body: bytes, total: int) -> None:
     kind = "application/x-ndjson" if case.ndjson else "application/json"
     size = "Transfer-Encoding: chunked" if case.ndjson else f"Content-Length: {total}"
-    writer.write(
-        f"POST /chat/batch HTTP/1.1\r\nHost: bench\r\nContent-Type: {kind}\r\n{size}\r\n\r\n".encode()
+    lines = (
+        "POST /chat/batch HTTP/1.1",
+        "Host: bench",
+        f"Content-Type: {kind}",
+        size,
+        *all_peers()["dabom"].headers(""),
     )
+    writer.write("\r\n".join((*lines, "", "")).encode())
     for piece in pieces(case, body):
         for at in range(0, len(piece), _PIECE_BYTES):
             part = piece[at : at + _PIECE_BYTES]
