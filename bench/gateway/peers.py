@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -225,10 +226,17 @@ def _dabom_headers(_upstream: str) -> tuple[str, ...]:
     return (f"Authorization: Bearer {_DABOM_KEY}",)
 
 
+def _launch_bare(upstream: str) -> Launch:
+    port = free_port()
+    argv = (sys.executable, "-m", "bench.gateway.bare", str(port), upstream)
+    return Launch("bare", argv, port)
+
+
 def all_peers() -> dict[str, Peer]:
     """Every gateway by name, in the order of the table."""
     peers = [
         Peer("dabom", _install_dabom, _launch_dabom, _dabom_headers),
+        Peer("bare", lambda: f"Python {platform.python_version()}", _launch_bare),
         Peer("nginx", _install_nginx, _launch_nginx),
         Peer("vllm-router", lambda: _install_python("vllm-router", "vllm-router"), _launch_vllm_router),
         Peer("smg", lambda: _install_python("smg", "smg"), _launch_smg, restarts=True),

@@ -27,7 +27,7 @@ from bench.gateway.report import Outcome, as_markdown, describe_machine, now, wr
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_DEFAULT: Final = (DIRECT, OURS, "nginx", "vllm-router", "smg")
+_DEFAULT: Final = (DIRECT, OURS, "bare", "nginx", "vllm-router", "smg")
 _LOGS: Final = PEERS / "logs"
 _MEMORY_LATENCY_MS: Final = 200.0
 _MEMORY_S: Final = 3.0
