@@ -23,6 +23,11 @@ _COMMANDS = {
         "tokens",
         "그림, 영상, 소리가 몇 토큰인지 셉니다. · Count what pictures, clips and sounds cost.",
     ),
+    "clips": (
+        "dabom.cli.clips",
+        "clips",
+        "녹화를 클립으로 자르고 하나씩 분석합니다. · Cut recordings into clips and analyse each.",
+    ),
     "check": (
         "dabom.cli.check",
         "check",

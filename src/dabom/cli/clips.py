@@ -1,0 +1,65 @@
+"""`dabom clips`: cut a recording into clips, make controls, ask about every clip, report.
+
+Each command has a file of its own, `clips_*.py`, and is imported when it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+# name: (file, function, what `dabom clips --help` says of it)
+_COMMANDS = {
+    "cut": (
+        "dabom.cli.clips_cut",
+        "cut",
+        "녹화를 같은 길이의 클립으로 자릅니다. · Cut a recording into clips of one length.",
+    ),
+    "control": (
+        "dabom.cli.clips_control",
+        "control",
+        "화면이나 소리를 뺀 대조 클립을 만듭니다. · Make clips with one modality removed.",
+    ),
+    "table": (
+        "dabom.cli.clips_table",
+        "table",
+        "클립 폴더를 표로 보입니다. · Show folders of clips as a table.",
+    ),
+}
+
+
+class _Group(TyperGroup):
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else _load(name), rest
+
+
+def _load(name: str) -> Any:
+    file, function, _ = _COMMANDS[name]
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(name)(getattr(import_module(file), function))
+    return typer.main.get_command(app)
+
+
+def _stand_in() -> None:
+    """What the list of commands shows; `_Group` puts the real command in its place."""
+
+
+def build_clips() -> typer.Typer:
+    """The group of commands."""
+    app = typer.Typer(
+        cls=_Group,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="녹화를 클립으로 자르고 하나씩 분석합니다. · Cut recordings into clips and analyse each.",
+    )
+    for name, (_, _, told) in _COMMANDS.items():
+        app.command(name, help=told)(_stand_in)
+    return app
+
+
+clips = build_clips()
