@@ -46,16 +46,22 @@ class Dispatch:
 
     async def run(self, items: AsyncIterator[Item]) -> None:
         """Ask all items and send all lines."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._feed(items))
+                await self._send_lines()
+        finally:
+            self._clear_lanes()
+
+    async def _send_lines(self) -> None:
         seconds = self._asker.clocks.idle_timeout_s
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._feed(items))
-            async for text in self.lines.pieces():
-                if not self._exchange.uploading:
-                    self._guard.limit_silence(
-                        seconds, lambda: ClientGone(f"the client took no line for {seconds:g} s")
-                    )
-                await self._exchange.write(text)
-                self._guard.unlimit()
+        async for text in self.lines.pieces():
+            if not self._exchange.uploading:
+                self._guard.limit_silence(
+                    seconds, lambda: ClientGone(f"the client took no line for {seconds:g} s")
+                )
+            await self._exchange.write(text)
+            self._guard.unlimit()
 
     async def _feed(self, items: AsyncIterator[Item]) -> None:
         try:
@@ -120,9 +126,14 @@ class Dispatch:
 
     def _go_on(self, asked: Asked, error: DabomError) -> None:
         if asked.way.goes_on_after(error):
-            asyncio.get_running_loop().call_later(asked.way.pause_s, self._join, asked)
+            self._asking.create_task(self._join_again(asked))
         else:
             self._finish(asked.item, self._asker.refuse(asked.item, error, self._exchange, asked))
+
+    async def _join_again(self, asked: Asked) -> None:
+        """In a task of its own: as long as it waits, the batch is not over, and it ends with the batch."""
+        await asyncio.sleep(asked.way.pause_s)
+        self._join(asked)
 
     async def _run_lane(self, lane: asyncio.Queue[Asked | None], target: Upstream) -> None:
         loop = asyncio.get_running_loop()
@@ -134,6 +145,9 @@ class Dispatch:
                 target.expect(-asked.claim.tokens, -1)
                 self._go_on(asked, error)
                 continue
+            except BaseException:
+                target.expect(-asked.claim.tokens, -1)
+                raise
             asked.record.queue_ms += round((loop.time() - began) * 1000, 2)
             task = self._asking.create_task(self._ask(asked))
             # not in the task: one that is cancelled before its first step would keep the permit
@@ -144,7 +158,7 @@ class Dispatch:
         if line is not None:
             self._finish(asked.item, line)
         else:
-            asyncio.get_running_loop().call_later(asked.way.pause_s, self._join, asked)
+            self._asking.create_task(self._join_again(asked))
 
     def _refuse(self, item: Item, error: DabomError) -> None:
         self._finish(item, self._asker.refuse(item, error, self._exchange))
@@ -163,6 +177,13 @@ class Dispatch:
         if self._fed and not self._running:
             for lane in self._lanes.values():
                 lane.put_nowait(None)
+
+    def _clear_lanes(self) -> None:
+        """What still waits when a batch is cut is not on its way any more."""
+        for lane in self._lanes.values():
+            while not lane.empty():
+                if (asked := lane.get_nowait()) is not None:
+                    asked.way.target.expect(-asked.claim.tokens, -1)
 
     def _remains(self, error: DabomError) -> bytes:
         """What is still to be said when the batch is cut: finished lines, then one per unfinished item."""

@@ -1,0 +1,105 @@
+"""Items of a batch along a route: none is lost, and nothing stays counted when their client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from dabom.testing import ScriptedUpstream, Stall, chat_answer, json_reply, refusing_upstream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.gateway.conftest import Run, RunningGateway
+
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAA"
+    "AABJRU5ErkJggg=="
+)
+TEXT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "a b c d e f g " * 400}]}
+PICTURE: dict[str, Any] = {
+    "model": "m",
+    "messages": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "a b c d e f g " * 400},
+                {"type": "image_url", "image_url": {"url": PIXEL}},
+            ],
+        }
+    ],
+}
+JSON, NDJSON = "application/json", "application/x-ndjson"
+
+
+def batch(kind: str, *bodies: dict[str, Any]) -> bytes:
+    items = [{"id": number, "body": body} for number, body in enumerate(bodies)]
+    if kind == JSON:
+        return msgspec.json.encode({"items": items})
+    return b"".join(msgspec.json.encode(item) + b"\n" for item in items)
+
+
+@asynccontextmanager
+async def narrow_then_wide(running: Run, narrow: int) -> AsyncIterator[RunningGateway]:
+    async with AsyncExitStack() as stack:
+        ups = [
+            await stack.enter_async_context(ScriptedUpstream(json_reply(chat_answer(f"u{number}"))))
+            for number in range(narrow + 1)
+        ]
+        upstreams = [
+            {"url": up.url, "name": f"u{number}", "model": "qwen", "max_model_len": 40 + number}
+            for number, up in enumerate(ups)
+        ]
+        upstreams[-1]["max_model_len"] = 100_000
+        names = [[one["name"]] for one in upstreams]
+        given: dict[str, Any] = {"routes": {"r": {"steps": names}}, "models": {"m": "r"}}
+        yield await stack.enter_async_context(running(upstreams=upstreams, **given))
+
+
+@pytest.mark.parametrize("kind", [JSON, NDJSON])
+@pytest.mark.parametrize("body", [TEXT, PICTURE], ids=["text", "picture"])
+@pytest.mark.parametrize("narrow", [1, 2, 4])
+async def test_an_item_that_is_too_long_for_the_first_targets_has_its_line(
+    running_gateway: Run, narrow: int, body: dict[str, Any], kind: str
+) -> None:
+    async with narrow_then_wide(running_gateway, narrow) as gw:
+        answer = await gw.ask("/chat/batch", batch(kind, body), headers={"content-type": kind})
+        assert answer.status == 200
+        lines = [msgspec.json.decode(line) for line in answer.body.splitlines()]
+        said = [line["body"]["choices"][0]["message"]["content"] for line in lines]
+        assert said == [f"u{narrow}"]
+
+
+@pytest.mark.parametrize("body", [TEXT, PICTURE], ids=["text", "picture"])
+async def test_a_client_that_leaves_a_batch_leaves_no_tokens_behind(
+    running_gateway: Run, body: dict[str, Any]
+) -> None:
+    async with ScriptedUpstream([Stall()]) as up, running_gateway(up.url, concurrency=2) as gw:
+        (upstream,) = gw.gateway.fleet.upstreams
+        async with gw.wire() as wire:
+            await wire.request("/chat/batch", batch(JSON, *[body] * 12), headers=[("content-type", JSON)])
+            await gw.until(lambda: gw.permits.held == 2 and upstream.requests == 12)
+            wire.reset()
+            await gw.until(lambda: not gw.gateway.running)
+        assert (upstream.requests, upstream.tokens) == (0, 0)
+
+
+async def test_a_client_that_leaves_during_the_pause_before_a_retry(running_gateway: Run) -> None:
+    with refusing_upstream() as url:
+        upstreams = [{"url": url, "name": "gone", "model": "qwen"}]
+        given: dict[str, Any] = {"routes": {"r": {"steps": [["gone"]]}}, "models": {"m": "r"}, "retries": 50}
+        async with running_gateway(upstreams=upstreams, **given) as gw:
+            (upstream,) = gw.gateway.fleet.upstreams
+            async with gw.wire() as wire:
+                await wire.request(
+                    "/chat/batch", batch(JSON, TEXT, PICTURE), headers=[("content-type", JSON)]
+                )
+                await asyncio.sleep(0.6)
+                wire.reset()
+                await gw.until(lambda: not gw.gateway.running)
+            await asyncio.sleep(0.4)
+            assert (upstream.requests, upstream.tokens) == (0, 0)
