@@ -155,6 +155,32 @@ async def test_an_upstream_that_stays_gets_no_more_requests_than_it_may(
             assert (await second).endswith(b'{"second":1}')
 
 
+@pytest.mark.parametrize("way", [["other"], ["u1", "u0"]])
+async def test_a_server_gets_no_more_than_it_may_under_another_name_or_when_it_comes_back(
+    serve: Serve, tmp_path: Path, way: list[str]
+) -> None:
+    gate = asyncio.Event()
+    script = in_turn([WaitFor(gate), *json_reply({"first": 1})], json_reply({"second": 1}))
+    async with ScriptedUpstream(script) as upstream, ScriptedUpstream() as spare:
+        file = _write(tmp_path, upstream.url, more="concurrency: 1")
+        async with serve("--config", str(file)) as served:
+            first = asyncio.create_task(served.ask("/chat", _BODY))
+            await upstream.wait_seen(1)
+            for number, name in enumerate(way, 1):
+                url = spare.url if name == "u1" else upstream.url
+                file.write_text(f"upstreams: [{{name: {name}, url: '{url}', model: m, concurrency: 1}}]\n")
+                served.signal(signal.SIGHUP)
+                async with asyncio.timeout(10):
+                    while served.stderr.count(_LOADED) < number:  # noqa: ASYNC110 - a file has no event
+                        await asyncio.sleep(0.02)
+            second = asyncio.create_task(served.ask("/chat", _BODY))
+            await asyncio.sleep(0.4)
+            assert len(upstream.seen) == 1
+            gate.set()
+            assert (await first).endswith(b'{"first":1}')
+            assert (await second).endswith(b'{"second":1}')
+
+
 async def test_more_permits_let_those_in_who_wait(serve: Serve, tmp_path: Path) -> None:
     gate = asyncio.Event()
     async with ScriptedUpstream([WaitFor(gate), *json_reply({"x": 1})]) as upstream:

@@ -21,7 +21,7 @@ from dabom.gateway.routing import (
     target_name,
 )
 from dabom.gateway.routing.turns import modalities
-from dabom.gateway.succession import concurrency_of, same_server, unchanged
+from dabom.gateway.succession import Pools, concurrency_of, same_server, unchanged
 from dabom.gateway.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Fleet:
         self._asking: asyncio.Task[None] | None = None
         self._probing: dict[str, asyncio.Task[None]] = {}
         self._before = before
+        self.pools: Pools = Pools() if before is None else before.pools
         self.upstreams: tuple[Upstream, ...] = ()
 
     async def __aenter__(self) -> Fleet:
@@ -104,12 +105,17 @@ class Fleet:
 
     def _build(self, one: UpstreamSettings, permits: Permits | None = None) -> Upstream:
         name, general = target_name(one), self._settings
+        if permits is None:
+            permits = self.pools.find(one, [target_name(other) for other in general.upstreams])
+            if permits is not None:
+                permits.change(concurrency_of(one, general), one.token_budget, general.admission)
 
         def changed(state: BreakerState) -> None:
             self._metrics.breaker_changes.add(name, state.name.lower())
 
         if permits is None:
             permits = Permits(concurrency_of(one, general), one.token_budget, general.admission)
+        self.pools.keep(one, permits)
         meter = Meter(name, one, general.admission.default_answer_tokens)
         health = Health(self._routing.health, changed)
         return Upstream(one, permits, meter, one.clocks or general.clocks, health)

@@ -124,11 +124,12 @@ class Upstream:
         return answer
 
     def close(self) -> None:
-        """Close the connections that rest."""
+        """Close the connections that rest; those of older settings that still run are swept later."""
         while self._resting:
             self._resting.pop().close()
         if self._sweep is not None:
             self._sweep.cancel()
+            self._sweep = None
 
     def _rest(self, wire: Wire) -> None:
         self._resting.append(wire)
