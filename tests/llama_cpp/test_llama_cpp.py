@@ -79,6 +79,16 @@ def picture(colour: tuple[int, int, int], kind: str = "PNG") -> Json:
     return {"type": "image_url", "image_url": {"url": f"data:image/{kind.lower()};base64,{encoded}"}}
 
 
+def broken_picture() -> Json:
+    """A picture whose size can be read, and that cannot be decoded: a table in it is of no known kind."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (64, 64)).save(buffer, "JPEG")
+    octets = bytearray(buffer.getvalue())
+    octets[octets.find(b"\xff\xdb") + 4] = 0x3F
+    encoded = base64.b64encode(octets).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{encoded}"}}
+
+
 def text(words: str) -> Json:
     return {"type": "text", "text": words}
 
@@ -168,8 +178,7 @@ async def test_errors_are_passed_on(both: Any) -> None:
     too_long = await both(request("the " * 40_000))
     assert too_long.status == 400
     assert json.loads(too_long.body)["error"]["type"] == "exceed_context_size_error"
-    bad = {"type": "image_url", "image_url": {"url": "data:image/png;base64,bm90IGFuIGltYWdl"}}
-    assert (await both(request([bad, text("x")]))).status == 400
+    assert (await both(request([broken_picture(), text("x")]))).status == 400
     assert (await both({"model": "tiny"})).status == 400
 
 
@@ -178,6 +187,14 @@ async def test_a_picture_without_mmproj_is_refused(blind_url: str, blind_gateway
     direct, relayed = await post(blind_url, body), await post(blind_gateway_url, body)
     assert (relayed.status, relayed.body) == (direct.status, direct.body)
     assert relayed.status >= 400
+
+
+async def test_what_is_no_picture_does_not_reach_the_upstream(upstream_url: str, gateway_url: str) -> None:
+    bad = {"type": "image_url", "image_url": {"url": "data:image/png;base64,bm90IGFuIGltYWdl"}}
+    body = request([bad, text("x")])
+    direct, relayed = await post(upstream_url, body), await post(gateway_url, body)
+    assert relayed.status == direct.status == 400
+    assert json.loads(relayed.body)["error"]["code"] == "media_unsupported"
 
 
 async def test_bad_json_does_not_reach_the_upstream(gateway_url: str) -> None:
@@ -264,9 +281,8 @@ async def test_a_client_that_leaves_before_the_first_byte_frees_the_connection(
 
 
 async def test_batch(gateway_url: str) -> None:
-    bad = {"type": "image_url", "image_url": {"url": "data:image/png;base64,bm90IGFuIGltYWdl"}}
     bodies = {"text": request("describe"), "seen": request([picture((0, 0, 0)), text("x")])}
-    bodies["bad"] = request([bad, text("x")])
+    bodies["bad"] = request([broken_picture(), text("x")])
     items = [{"id": name, "body": body} for name, body in bodies.items()]
     answer = await post(gateway_url, {"items": items}, "/chat/batch")
     lines = {line["id"]: line for line in map(json.loads, answer.body.splitlines())}
