@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import io
+import random
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from PIL import Image
 
 from dabom.testing import (
     Close,
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
 
     from tests.gateway.conftest import Answer, Run, RunningGateway
 
-    from dabom.testing import Step
+    from dabom.testing import Seen, Step
 
 JSON, SSE = ("content-type", "application/json"), ("content-type", "text/event-stream")
 CHUNKED = ("transfer-encoding", "chunked")
@@ -297,3 +303,82 @@ async def test_a_fault_of_the_last_target(route: Any, name: str, stream: bool) -
         if name == "slow drip":
             assert said(answer) == "two!"
         assert two is None or len(two.seen) == 1
+
+
+def _any_fault(seen: Seen, chance: random.Random) -> Sequence[Step]:
+    """The bytes of any fault, or a good answer, in the form that was asked for."""
+    stream = b'"stream":true' in seen.body
+    found = chance.choice([None, *FAULTS.values()])
+    steps = None if found is None else found.steps("x", stream=stream)
+    return good("x", stream=stream) if steps is None else steps
+
+
+async def _ask_somehow(gw: RunningGateway, chance: random.Random, picture: str) -> None:
+    """A chat, a stream or a batch, with a picture or without; the client waits for the end or leaves."""
+    asked = body(stream=chance.random() < 0.5)
+    if chance.random() < 0.4:
+        shown = {"type": "image_url", "image_url": {"url": picture, "detail": "low"}}
+        asked["messages"] = [{"role": "user", "content": [shown]}]
+    path, octets = "/chat", msgspec.json.encode(asked)
+    headers = [("content-type", "application/json")]
+    if chance.random() < 0.3:
+        path, items = "/chat/batch", [{"id": n, "body": {**asked, "stream": False}} for n in range(4)]
+        octets = msgspec.json.encode({"items": items})
+        if chance.random() < 0.5:
+            octets = b"\n".join(map(msgspec.json.encode, items))
+            headers = [("content-type", "application/x-ndjson")]
+    stays, seconds, hard = chance.random() < 0.5, chance.choice((0.0, 0.01, 0.1, 0.3)), chance.random() < 0.5
+    async with gw.wire() as wire:
+        try:
+            async with asyncio.timeout(15 if stays else seconds):
+                await wire.request(path, octets, headers=headers)
+                await wire.rest(15)
+        except TimeoutError:
+            assert not stays, "no end of an answer"
+        (wire.reset if hard else wire.leave)()
+
+
+async def test_after_five_hundred_random_faults_every_count_is_what_it_was(running_gateway: Run) -> None:
+    chance = random.Random(20_262)
+    art = io.BytesIO()
+    Image.effect_noise((640, 480), 60).save(art, "PNG")
+    picture = "data:image/png;base64," + base64.b64encode(art.getvalue()).decode()
+    async with AsyncExitStack() as stack:
+        ups = [
+            await stack.enter_async_context(
+                ScriptedUpstream(partial(_any_fault, chance=chance), models=["m"])
+            )
+            for _ in range(3)
+        ]
+        one, two, three = [
+            {"url": up.url, "name": name, "token_budget": 20_000, "concurrency": 4}
+            for name, up in zip(("one", "two", "three"), ups, strict=True)
+        ]
+        settings: dict[str, Any] = {
+            "upstreams": [one, two, three],
+            "routes": {"r": {"steps": [["one", "two"], ["three"]]}},
+            "models": {"m": "r"},
+            "health": {"breaker_open_s": 0.05},
+            "first_byte_timeout_s": 0.1,
+            "idle_timeout_s": 0.1,
+            "retries": 1,
+        }
+        gw = await stack.enter_async_context(running_gateway(**settings))
+        await _ask_somehow(gw, chance, picture)
+        await gw.until(lambda: gw.gateway.running == 0)
+        tasks = len(asyncio.all_tasks())
+        room = asyncio.Semaphore(64)
+
+        async def one_more() -> None:
+            async with room:
+                await _ask_somehow(gw, chance, picture)
+
+        await asyncio.gather(*(one_more() for _ in range(500)))
+        await gw.until(lambda: gw.gateway.running == 0)
+        for up in gw.gateway.fleet.upstreams:
+            assert (up.requests, up.tokens, up.permits.held, up.permits.waiting) == (0, 0, 0, 0)
+            assert (up.permits.tokens, up.health.breaker.trying) == (0, False)
+        assert (gw.gateway.bodies.held, gw.gateway.bodies.tokens) == (0, 0)
+        for scripted in ups:
+            await scripted.wait_closed(within_s=15)
+        await gw.until(lambda: len(asyncio.all_tasks()) <= tasks)

@@ -10,7 +10,7 @@ from dabom.errors import BatchTooLarge, ClientGone, DabomError
 from dabom.gateway.lines import Lines, failed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
     from dabom.gateway.admission import Claim
     from dabom.gateway.ask import Asked, Asker
@@ -98,7 +98,7 @@ class Dispatch:
     def _join(self, asked: Asked) -> None:
         """Take a place in the lane of the target that it is the turn of."""
         if asked.item.facts.media:
-            self._asking.create_task(self._look_and_join(asked))
+            self._start(self._look_and_join, asked)
             return
         try:
             self._asker.weigh(asked, self._exchange)
@@ -126,9 +126,19 @@ class Dispatch:
 
     def _go_on(self, asked: Asked, error: DabomError) -> None:
         if asked.way.goes_on_after(error):
-            self._asking.create_task(self._join_again(asked))
+            self._start(self._join_again, asked)
         else:
             self._finish(asked.item, self._asker.refuse(asked.item, error, self._exchange, asked))
+
+    def _start(self, way: Callable[[Asked], Coroutine[None, None, None]], asked: Asked) -> None:
+        """Go on in a task of its own; in a batch that is being cut nothing goes on.
+
+        A task whose own clock rings in that moment learns of its clock first.
+        """
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        self._asking.create_task(way(asked))
 
     async def _join_again(self, asked: Asked) -> None:
         """In a task of its own: as long as it waits, the batch is not over, and it ends with the batch."""
@@ -158,7 +168,7 @@ class Dispatch:
         if line is not None:
             self._finish(asked.item, line)
         else:
-            self._asking.create_task(self._join_again(asked))
+            self._start(self._join_again, asked)
 
     def _refuse(self, item: Item, error: DabomError) -> None:
         self._finish(item, self._asker.refuse(item, error, self._exchange))
