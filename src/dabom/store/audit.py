@@ -68,24 +68,11 @@ class AuditChain:
         what is there already is not written twice.
         """
         with self._database.write() as connection:
-            head = _head(connection)
-            if head is None:
-                first = chained(_genesis(), None)
-                _insert(connection, [first])
-                head = Head(first.seq, first.hash)
-            elif self._unsure is not None and self._unsure[0] is records:
+            if self._unsure is not None and self._unsure[0] is records:
                 written = self._unsure[1]
                 if _hash_of(connection, written.seq) == written.hash:
                     return written
-            for start in range(0, len(records), _PORTION):
-                rows = list[Row]()
-                for fields in records[start : start + _PORTION]:
-                    row = chained(fields, head)
-                    rows.append(row)
-                    head = Head(row.seq, row.hash)
-                _insert(connection, rows)
-                # a thread with an event loop shall not wait for all; with 0 it would seldom get its turn
-                time.sleep(_BREATH_S)
+            head = append_records(connection, records)
             self._unsure = (records, head)
         self._unsure = None
         return head
@@ -115,6 +102,25 @@ class AuditChain:
             if len(page) < _PAGE:
                 return
             start = page[-1][0] + 1
+
+
+def append_records(connection: Connection, records: Sequence[Mapping[str, Any]]) -> Head:
+    """Write records in the caller's transaction, which no other writer's overlaps; the new head."""
+    head = _head(connection)
+    if head is None:
+        first = chained(_genesis(), None)
+        _insert(connection, [first])
+        head = Head(first.seq, first.hash)
+    for start in range(0, len(records), _PORTION):
+        rows = list[Row]()
+        for fields in records[start : start + _PORTION]:
+            row = chained(fields, head)
+            rows.append(row)
+            head = Head(row.seq, row.hash)
+        _insert(connection, rows)
+        # a thread with an event loop shall not wait for all; with 0 it would seldom get its turn
+        time.sleep(_BREATH_S)
+    return head
 
 
 def open_audit(text: str, *, read_only: bool = False) -> AuditChain:

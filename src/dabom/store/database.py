@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import sqlite3
 import time
@@ -54,6 +56,31 @@ class Database:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
             yield connection
 
+    @contextmanager
+    def hold(self, name: str) -> Iterator[None]:
+        """Hold a name as the only process; whoever dies lets go. Raises `StoreError` when another has it."""
+        held = StoreError(f"{self.name}: another process works on {name}; wait for its end")
+        if self._file is not None:
+            with _locked(self._file.with_name(f"{self._file.name}.{name}.lock"), held):
+                yield
+            return
+        number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
+        with self._told(), self._engine.connect() as plain:
+            connection = plain.execution_options(isolation_level="AUTOCOMMIT")
+            if not connection.scalar(sa.select(sa.func.pg_try_advisory_lock(number))):
+                raise held
+            try:
+                yield
+            finally:
+                connection.execute(sa.select(sa.func.pg_advisory_unlock(number)))
+
+    def settle(self) -> None:
+        """Bring what SQLite still keeps in its log into the file, and empty the log."""
+        if self._file is None:
+            return
+        with self._told(), self._engine.connect() as connection:
+            connection.connection.driver_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # type: ignore[union-attr]
+
     def close(self) -> None:
         """Give the connections back."""
         self._engine.dispose()
@@ -90,6 +117,28 @@ def open_database(text: str, *, read_only: bool = False) -> Database:
         database.close()
         raise
     return database
+
+
+@contextmanager
+def _locked(file: Path, held: StoreError) -> Iterator[None]:
+    """Hold a file's lock, which the system takes from a process that dies; the file is gone afterwards."""
+    while True:
+        number = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise held from None
+            found = os.fstat(number)
+            if _identity(file) != (found.st_dev, found.st_ino):
+                continue  # whoever held it has just removed it
+            try:
+                yield
+            finally:
+                file.unlink(missing_ok=True)
+            return
+        finally:
+            os.close(number)
 
 
 def _identity(file: Path | None) -> tuple[int, int] | None:
