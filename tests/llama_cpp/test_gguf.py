@@ -110,15 +110,24 @@ def test_a_file_that_is_no_gguf_ends_the_command_with_2_and_the_reason(tmp_path:
         command, env=_environment(), cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False
     )
     assert done.returncode == 2
-    assert "llama.cpp of tiny did not start: " in done.stderr
-    assert "Traceback" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "llama.cpp of tiny" in line]
+    assert "llama.cpp of tiny did not start: " in line
+    assert "error loading model" in line
+    assert f"{tmp_path / 'broken.gguf'} cannot be served" in line
+    assert ".py" not in done.stderr
+    assert "started again" not in done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(("--model", "no.gguf", "--port", "1"), "no.gguf is no file"), (("--port", "1"), "--model")],
+    [
+        (("--model", "no.gguf", "--port", "1"), "no.gguf is no file"),
+        (("--port", "1"), "--model"),
+        (("--model", "it.gguf", "--port", "1", "--context", "900000000"), "2,147,483,647 tokens"),
+    ],
 )
 def test_the_child_alone_tells_wrong_use(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    (tmp_path / "it.gguf").touch()
     command = [sys.executable, "-m", "dabom.llama_cpp", *arguments]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
     assert (done.returncode, done.stdout) == (2, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import sys
 from collections import deque
@@ -22,6 +23,9 @@ _REST_S = 1.0
 _LONGEST_REST_S = 30.0
 _LIVED_LONG_S = 60.0
 _KEPT_LINES = 8
+_LONGEST_LINE = 400
+_STAMP = re.compile(r"^[\d.]{10,} [A-Z] +")
+"""What llama.cpp puts in front of each line: a time and a level."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,17 @@ class Keeper:
         self._keeping: asyncio.Task[None] | None = None
         self._last: deque[str] = deque(maxlen=_KEPT_LINES)
         self._deaths = 0
+        self._was_ready = False
 
     @property
     def url(self) -> str:
         """The OpenAI-compatible base."""
         return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def _fails_at_once(self) -> bool:
+        """Whether a death is the end: its words tell why, and another try would be the same."""
+        return self.child.quiet and not self._was_ready
 
     async def start(self) -> None:
         """Return when it is ready. Raises `ConfigError` when it dies or takes too long; then it stops."""
@@ -61,9 +71,10 @@ class Keeper:
         try:
             async with asyncio.timeout(self.child.ready_within_s):
                 while not await self._ready():
-                    if self._deaths and self.child.quiet:  # its words tell why; another try would be the same
+                    if self._deaths and self._fails_at_once:
                         raise ConfigError(f"{self.child.name} did not start: {self._words()}")
                     await asyncio.sleep(_POLL_S)
+            self._was_ready = True
         except TimeoutError:
             await self.stop()
             raise ConfigError(
@@ -87,7 +98,8 @@ class Keeper:
             begun = loop.time()
             code = await self._run()
             self._deaths += 1
-            sys.stderr.write(f"dabom: {self.child.name} ended with {code}; it is started again\n")
+            if not self._fails_at_once:
+                sys.stderr.write(f"dabom: {self.child.name} ended with {code}; it is started again\n")
             rest_s = _REST_S if loop.time() - begun > _LIVED_LONG_S else min(rest_s * 2, _LONGEST_REST_S)
             await asyncio.sleep(rest_s if self._deaths > 1 else _REST_S)
 
@@ -118,7 +130,8 @@ class Keeper:
                 self._last.append(line.decode(errors="replace").strip())
 
     def _words(self) -> str:
-        return " | ".join(line for line in self._last if line)[-600:] or "it said nothing"
+        said = (_STAMP.sub("", line) for line in self._last)
+        return " | ".join(line[:_LONGEST_LINE] for line in said if line) or "it said nothing"
 
     async def _ready(self) -> bool:
         try:
