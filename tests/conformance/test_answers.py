@@ -136,20 +136,23 @@ async def test_batch(vl: Any, media: Any, request_of: Any) -> None:
         "picture": request_of(["hi", media.image()]),
         "clip": request_of([media.clip(), "hi"]),
         "broken": request_of(["hi", media.image(b"not a picture")]),
+        "hot": request_of("hi", temperature=-1),
         "unknown": {**request_of("hi"), "model": "nope"},
     }
     items = [{"id": name, "body": body} for name, body in bodies.items()]
     answer = await vl.post(vl.gateway, {"items": items}, "/chat/batch", x_request_id="b1")
     assert (answer.status, answer.kind) == (200, "application/x-ndjson")
-    assert answer.headers["X-Batch-Total"] == "5"
+    assert answer.headers["X-Batch-Total"] == "6"
     lines = {line["id"]: line for line in map(json.loads, answer.body.splitlines())}
     statuses = {name: line["status"] for name, line in lines.items()}
-    assert statuses == {"text": 200, "picture": 200, "clip": 200, "broken": 400, "unknown": 404}
+    refused = {"broken": 400, "hot": 400, "unknown": 404}
+    assert statuses == {"text": 200, "picture": 200, "clip": 200, **refused}
     ids = {lines[name]["body"]["id"] for name in ("text", "picture", "clip")}
     assert len(ids) == 3
     assert all(found.startswith("chatcmpl-b1-") for found in ids)
-    direct = await vl.post(vl.server, bodies["broken"])
-    assert lines["broken"]["error"] == direct.json
+    direct = await vl.post(vl.server, bodies["hot"])
+    assert lines["hot"]["error"] == direct.json
+    assert lines["broken"]["code"] == "media_unsupported"
 
 
 async def test_models(vl: Any) -> None:

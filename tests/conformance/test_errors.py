@@ -51,7 +51,19 @@ KINDS: dict[str, tuple[int, Build]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+REFUSED: dict[str, str] = {
+    "not base64": "invalid_media",
+    "not an image": "media_unsupported",
+    "cut image": "invalid_media",
+    "cut clip": "invalid_media",
+    "unknown scheme": "url_refused",
+    "max_tokens too large": "prompt_too_long",
+    "stream of a bad image": "media_unsupported",
+}
+"""What the gateway sees before vLLM does."""
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in REFUSED])
 async def test_error(vl: Any, media: Any, request_of: Any, kind: str) -> None:
     status, build = KINDS[kind]
     answer = await vl.both(build(media, request_of))
@@ -59,9 +71,22 @@ async def test_error(vl: Any, media: Any, request_of: Any, kind: str) -> None:
     assert "error" in answer.json
 
 
-async def test_media_url_that_is_not_found(vl: Any, request_of: Any) -> None:
-    answer = await vl.both(request_of(["x", link(f"{vl.server}/v1/nothing.png")]))
-    assert answer.status == 422
+@pytest.mark.parametrize("kind", REFUSED)
+async def test_error_that_the_gateway_tells_first(vl: Any, media: Any, request_of: Any, kind: str) -> None:
+    """vLLM would have refused it too."""
+    status, build = KINDS[kind]
+    body = build(media, request_of)
+    direct, relayed = await vl.post(vl.server, body), await vl.post(vl.gateway, body)
+    assert relayed.status == direct.status == status
+    assert relayed.json["error"]["code"] == REFUSED[kind]
+
+
+async def test_outside_url(vl: Any, request_of: Any) -> None:
+    """vLLM fetches what a client names, from itself too; the gateway does not."""
+    body = request_of(["x", link(f"{vl.server}/v1/nothing.png")])
+    direct, relayed = await vl.post(vl.server, body), await vl.post(vl.gateway, body)
+    assert direct.status == 422
+    assert (relayed.status, relayed.json["error"]["code"]) == (400, "url_refused")
 
 
 async def test_unknown_model(vl: Any, request_of: Any) -> None:
