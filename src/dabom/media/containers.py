@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # The demuxer is forced: a playlist format that FFmpeg would guess could open files and addresses of its own.
-_DEMUXERS = {
+DEMUXERS = {
     "video/mp4": "mov",
     "audio/mp4": "mov",
     "video/quicktime": "mov",
@@ -41,7 +41,7 @@ def open_container(source: io.BytesIO, content: bytes, wanted: str) -> Iterator[
     if not content:
         raise InvalidMedia(f"{wanted} is empty: 0 bytes")
     mime = sniff(content[:512])
-    demuxer = _DEMUXERS.get(mime or "")
+    demuxer = DEMUXERS.get(mime or "")
     if demuxer is None:
         raise InvalidMedia(
             f"not a readable {wanted}: found {mime or 'unknown bytes'}; {_KINDS[wanted]} is read"
