@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -11,6 +13,9 @@ import yaml
 from dabom.app import load_settings
 from dabom.app.litellm import Conversion, convert
 from dabom.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SEED = Path(__file__).parent / "seed.yaml"
 
@@ -120,12 +125,99 @@ def test_fallbacks_are_read_in_all_places(folder: Path) -> None:
         },
     )
     assert values["models"] == {
-        "a": ["a", "b", "c", "e"],
-        "b": ["b", "c", "e"],
-        "c": ["c", "d", "e"],
-        "d": ["d", "a", "e"],
+        "a": ["a", "b", "c", "e", "d"],  # its own, and those of each that follows
+        "b": ["b", "c", "e", "d", "a"],
+        "c": ["c", "e", "d", "a", "b"],  # none of its own: the default ones, then the one with more room
+        "d": ["d", "a", "b", "c", "e"],
         "e": "e",
     }
+
+
+def test_fallbacks_of_all_models_are_for_those_without_their_own(folder: Path) -> None:
+    models = [_model("a"), _model("b"), _model("c"), _model("d")]
+    values, _ = _written(folder, *models, litellm_settings={"fallbacks": [{"*": ["d"]}, {"a": ["b"]}]})
+    assert values["models"] == {"a": ["a", "b", "d"], "b": ["b", "d"], "c": ["c", "d"], "d": "d"}
+    both = {"fallbacks": [{"*": ["d"]}], "default_fallbacks": ["c"]}
+    values, _ = _written(folder, *models, litellm_settings=both)
+    assert values["models"]["a"] == ["a", "c"]
+
+
+def test_fallbacks_for_long_contexts_are_noted(folder: Path) -> None:
+    settings = {"context_window_fallbacks": [{"a": ["b"]}]}
+    values, made = _written(folder, _model("a"), _model("b"), litellm_settings=settings)
+    assert values["models"] == {"a": ["a", "b"], "b": "b"}
+    assert any("context_window_fallbacks: " in note and "other faults" in note for note in made.notes)
+
+
+def test_the_timeout_of_the_router_wins(folder: Path) -> None:
+    settings = {"router_settings": {"timeout": 30}, "litellm_settings": {"request_timeout": 10}}
+    values, _ = _written(folder, _model("a"), **settings)
+    assert values["clocks"] == {"total_timeout_s": 30}
+
+
+def test_the_file_is_one_that_a_person_would_write(folder: Path) -> None:
+    twin = {"model_name": "a", "litellm_params": {"model": "openai/a", "api_base": "http://second/v1"}}
+    fallbacks = [{"b": ["a"]}, {"c": ["a"]}]
+    _, made = _written(
+        folder, _model("a"), twin, _model("b"), _model("c"), router_settings={"fallbacks": fallbacks}
+    )
+    assert "&" not in made.text
+    assert "*" not in made.text
+
+
+@pytest.mark.parametrize(
+    ("params", "url", "model"),
+    [
+        ({"model": "ollama/llama3", "api_base": "http://o:11434/"}, "http://o:11434/v1", "llama3"),
+        ({"model": "ollama_chat/llama3", "api_base": "os.environ/OLLAMA"}, "${OLLAMA}/v1", "llama3"),
+        ({"model": "ollama/llama3", "api_base": "http://o:11434/v1"}, "http://o:11434/v1", "llama3"),
+        ({"model": "Qwen/Qwen3", "custom_llm_provider": "openai"}, "http://a:8000/v1", "Qwen/Qwen3"),
+        ({"model": "huggingface/org/m"}, "http://a:8000/v1", "org/m"),
+    ],
+)
+def test_servers_that_are_named_otherwise_there(
+    folder: Path, params: dict[str, Any], url: str, model: str
+) -> None:
+    values, made = _written(folder, _model("a", **params))
+    assert [(one["url"], one["model"]) for one in values["upstreams"]] == [(url, model)]
+    assert made.dropped == []
+
+
+def test_a_provider_that_is_not_known_is_noted(folder: Path) -> None:
+    values, made = _written(folder, _model("a", model="newcomer/m"))
+    assert values["upstreams"][0]["model"] == "newcomer/m"
+    assert any("newcomer is no provider that is known" in note for note in made.notes)
+
+
+def test_what_ours_could_not_read_is_left_out_with_its_line(folder: Path) -> None:
+    text = """
+model_list:
+  - model_name: auto
+    litellm_params: {model: openai/x, api_base: 'http://x/v1'}
+  - model_name: a
+    litellm_params:
+      model: openai/x
+      api_base: gpu:8000/v1
+  - model_name: b
+    litellm_params: {model: openai/x, api_base: 'http://u:sk-in-clear@x/v1'}
+  - model_name: c
+    litellm_params: {model: openai/x, api_base: 'http://x/v1', fallbacks: [{model: openai/y, api_base: y}]}
+"""
+    values, made = _convert(folder, text)
+    assert list(values["models"]) == ["c"]
+    assert [line.split(", ")[1].split(": ")[0] for line in made.dropped] == [
+        "line 3",
+        "line 8",
+        "line 10",
+        "line 12",
+    ]
+    assert "sk-in-clear" not in str(made)
+
+
+def test_a_file_of_which_nothing_is_left_is_told(folder: Path) -> None:
+    values, made = _written(folder, _model("a", model="bedrock/claude"))
+    assert values["upstreams"] == []
+    assert any("no model of it could be carried over" in note for note in made.notes)
 
 
 def test_one_name_with_several_servers_is_replicas(folder: Path) -> None:
@@ -184,6 +276,7 @@ def test_limits_and_facts_are_carried_over(folder: Path) -> None:
     [
         ({"model": "anthropic/claude", "api_base": None}, "anthropic speaks a protocol of its own"),
         ({"model": "azure/x", "api_base": None}, "azure speaks a protocol of its own"),
+        ({"model": "azure/x"}, "azure speaks a protocol of its own"),
         ({"model": "openai/gpt", "api_base": None}, "openai has no api_base"),
         ({"weight": 2}, "not by weight"),
         ({"rpm": 5}, "limits belong to keys"),
@@ -206,3 +299,39 @@ def test_names_with_stars_are_told(folder: Path) -> None:
 def test_another_file_is_refused(folder: Path, text: str) -> None:
     with pytest.raises(ConfigError):
         _convert(folder, text)
+
+
+_WHOLE = """
+model_list:
+  - model_name: a
+    litellm_params:
+      {model: openai/a, api_base: 'http://a/v1', api_key: k, timeout: 3, stream_timeout: 4, base_url: 'http://b',
+       custom_llm_provider: openai, max_parallel_requests: 2, fallbacks: [b, {model: openai/c, api_base: 'http://c'}]}
+    model_info: {supports_vision: true, max_input_tokens: 9, mode: chat}
+  - {model_name: b, litellm_params: {model: ollama/b, api_base: os.environ/B}}
+router_settings:
+  fallbacks: [{a: [b]}, {'*': [a]}]
+  model_group_alias: {x: a, y: {model: b}}
+  timeout: 3
+litellm_settings:
+  {context_window_fallbacks: [{a: [b]}], default_fallbacks: [b], request_timeout: 2, model_alias_map: {z: a}}
+general_settings: {master_key: os.environ/K, max_request_size_mb: 3}
+"""
+
+
+def _replaced(value: Any, odd: Any) -> Iterator[Any]:
+    """The value with one of its parts replaced, each in its turn."""
+    yield odd
+    places = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for at, part in list(places):
+        for changed in _replaced(part, odd):
+            other = copy.copy(value)
+            other[at] = changed
+            yield other
+
+
+@pytest.mark.parametrize("odd", [None, 3, "text", [], ["a", 3, None], {}, {"a": None}, {3: {"model": []}}])
+def test_no_mistake_in_their_file_is_one_of_ours(folder: Path, odd: Any) -> None:
+    for changed in _replaced(yaml.safe_load(_WHOLE), odd):
+        with contextlib.suppress(ConfigError):
+            _convert(folder, yaml.safe_dump(changed))

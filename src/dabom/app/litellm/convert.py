@@ -14,6 +14,7 @@ from dabom.app.config.load import read_settings
 from dabom.app.litellm.reasons import OTHER, REASONS
 from dabom.app.litellm.servers import Servers, variable
 from dabom.errors import ConfigError
+from dabom.gateway.routing import AUTO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from dabom.app.config.document import Place
 
 _OURS = "DABOM_API_KEY"
-_CHAINS = ("fallbacks", "context_window_fallbacks")
+_MOST_FALLBACKS = 5
+"""How far LiteLLM follows the fallbacks of fallbacks (`ROUTER_MAX_FALLBACKS`)."""
 _HEAD = """\
 # From {file}. `dabom check --config THIS_FILE` shows where each kind of request goes.
 """
@@ -53,6 +55,8 @@ class _Converter:
         self._servers = Servers(self._drop, self._note)
         self._replicas: defaultdict[str, list[str]] = defaultdict(list)
         self._chains: defaultdict[str, list[str]] = defaultdict(list)
+        self._larger: defaultdict[str, list[str]] = defaultdict(list)
+        self._general: list[str] = []
         self._aliases: dict[str, str] = {}
         self._top: dict[str, Any] = {}
 
@@ -65,6 +69,8 @@ class _Converter:
                 self._section(given, (section,))
         self._leave(values, ())
         self._add_fallbacks()
+        if not self._servers.found:
+            self._note(("model_list",), "no model of it could be carried over; the built-in reader is used")
         if blind := [name for name, one in self._servers.found.items() if "modalities" not in one]:
             told = f"no line says what {', '.join(blind)} can take; set `modalities`, or they get everything"
             self._note(("model_list",), told)
@@ -96,6 +102,9 @@ class _Converter:
         if "*" in name:
             self._drop((*place, "model_name"), "names with * are not known; list the models one by one")
             return
+        if name in AUTO:
+            self._drop((*place, "model_name"), f"{name} is a name of the gateway's own; call it otherwise")
+            return
         entry.pop("model_name")
         params, at = entry.pop("litellm_params", None), (*place, "litellm_params")
         fallbacks = params.pop("fallbacks", []) if isinstance(params, dict) else []
@@ -121,33 +130,36 @@ class _Converter:
                 self._chains[name].append(upstream)
 
     def _section(self, given: dict[str, Any], place: Place) -> None:
-        for chain in _CHAINS:
-            self._take_chain(given.pop(chain, []), (*place, chain))
-        if isinstance(last := given.pop("default_fallbacks", None), list):
-            for name in self._replicas:
-                self._chains[name] += [one for one in last if isinstance(one, str) and one != name]
+        self._take_chains(given.pop("fallbacks", []), self._chains, (*place, "fallbacks"))
+        if larger := given.pop("context_window_fallbacks", []):
+            self._take_chains(larger, self._larger, (*place, "context_window_fallbacks"))
+            told = "they are the end of a route here, and so for other faults too"
+            self._note((*place, "context_window_fallbacks"), told)
+        if isinstance(general := given.pop("default_fallbacks", None), list):
+            self._general = [one for one in general if isinstance(one, str)]
         for aliases in ("model_group_alias", "model_alias_map"):
-            for alias, meant in (given.pop(aliases, None) or {}).items():
+            named = given.pop(aliases, None)
+            for alias, meant in named.items() if isinstance(named, dict) else ():
                 model = meant.get("model") if isinstance(meant, dict) else meant
                 self._aliases[alias] = str(model)
         whole = given.pop("timeout", given.pop("request_timeout", None))
         if clocks := self._servers.clocks(whole, given.pop("stream_timeout", None), place):
-            self._top["clocks"] = clocks
+            self._top.setdefault("clocks", clocks)  # the router's come first
         if isinstance(size := given.pop("max_request_size_mb", None), int | float):
             self._top["limits"] = {"max_body_bytes": int(size * 2**20)}
         self._master_key(given.pop("master_key", None), (*place, "master_key"))
         self._leave(given, place)
 
-    def _take_chain(self, chains: Any, place: Place) -> None:
+    def _take_chains(self, chains: Any, into: defaultdict[str, list[str]], place: Place) -> None:
         for number, one in enumerate(chains if isinstance(chains, list) else []):
             for name, following in one.items() if isinstance(one, dict) else ():
-                targets = [target for target in following if isinstance(target, str)]
+                given = following if isinstance(following, list) else [following]
+                targets = [target for target in given if isinstance(target, str)]
                 if name == "*":
-                    for model in self._replicas:
-                        self._chains[model] += [target for target in targets if target != model]
+                    self._general = targets
                 else:
-                    self._chains[name] += targets
-                if len(targets) < len(following):
+                    into[name] += targets
+                if len(targets) < len(given):
                     self._drop((*place, number), "a fallback with a body of its own is not known")
 
     def _master_key(self, value: Any, place: Place) -> None:
@@ -160,6 +172,12 @@ class _Converter:
         self._note(place, "it opens no /admin path here; see admin_key in docs/keys.md")
 
     def _add_fallbacks(self) -> None:
+        """Fallbacks of all models are for those that have none; the ones with more room come last."""
+        for name in self._replicas:
+            if not self._chains.get(name):
+                self._chains[name] = list(self._general)
+        for name, larger in self._larger.items():
+            self._chains[name] += larger
         for name in [
             name for name in self._chains if name not in self._replicas and name not in self._aliases
         ]:
@@ -176,11 +194,9 @@ class _Converter:
     def _fleet(self) -> dict[str, Any]:
         models: dict[str, Any] = {}
         for name, replicas in self._replicas.items():
-            following = self._flat(name, (name,))
-            if not following and len(replicas) == 1:
-                models[name] = replicas[0]
-            else:
-                models[name] = [replicas if len(replicas) > 1 else replicas[0], *following]
+            steps = [_step(replicas)]
+            self._follow(name, steps, {name})
+            models[name] = steps if len(steps) > 1 or len(replicas) > 1 else replicas[0]
         for alias, meant in self._aliases.items():
             if meant in self._replicas:
                 models[alias] = meant
@@ -190,16 +206,18 @@ class _Converter:
                 )
         return {"upstreams": self._servers.checked(), "models": models}
 
-    def _flat(self, name: str, above: tuple[str, ...]) -> list[Any]:
-        """The fallbacks of a model as steps of upstreams. Theirs may point in circles."""
-        steps: list[Any] = []
+    def _follow(self, name: str, steps: list[Any], seen: set[str], depth: int = 1) -> None:
+        """Add the fallbacks of a model, each with its own behind it, as LiteLLM follows them."""
         for one in self._chains.get(name, []):
             meant = self._aliases.get(one, one)
-            replicas = self._replicas.get(meant) or [one]
-            step = replicas if len(replicas) > 1 else replicas[0]
-            if step not in steps and meant not in above:
+            if meant in seen:
+                continue
+            seen.add(meant)
+            step = _step(self._replicas.get(meant) or [one])
+            if step not in steps:
                 steps.append(step)
-        return steps
+            if depth < _MOST_FALLBACKS:
+                self._follow(meant, steps, seen, depth + 1)
 
     def _check(self, text: str) -> None:
         """Ours must be able to read it; variables that are not set yet are no mistake."""
@@ -208,6 +226,10 @@ class _Converter:
         flaws = read_settings(self._file, text=text, variables=variables).flaws
         if flaws:
             raise ConfigError("; ".join(flaw.message for flaw in flaws))
+
+
+def _step(replicas: list[str]) -> list[str] | str:
+    return replicas if len(replicas) > 1 else replicas[0]
 
 
 def _short(one: Any, name: str) -> str:
@@ -223,8 +245,21 @@ def _dump(values: dict[str, Any]) -> str:
     return "\n".join(_sections(values))
 
 
+class _Plain(yaml.SafeDumper):
+    """Writes a list that stands in several places out in each, where YAML would refer to the first."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+
 def _sections(values: dict[str, Any]) -> Iterator[str]:
     for name, value in values.items():
-        yield yaml.safe_dump(
-            {name: value}, sort_keys=False, allow_unicode=True, width=100, default_flow_style=False
+        yield yaml.dump(
+            {name: value},
+            Dumper=_Plain,
+            sort_keys=False,
+            allow_unicode=True,
+            width=100,
+            default_flow_style=False,
         )

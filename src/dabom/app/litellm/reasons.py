@@ -59,16 +59,15 @@ REASONS = {
     "mode": "the path of a request says what it is",
     "base_model": "its only use there is prices",
     "guardrails": "there are none of this kind",
+    "include": "put the models of those files into this one, or turn each by itself",
     "mcp_servers": "the gateway relays to models only",
 }
 OTHER = "Dabom has nothing of this name"
 PROTOCOLS = {
     "anthropic",
     "azure",
-    "azure_ai",
     "bedrock",
     "cohere",
-    "databricks",
     "gemini",
     "sagemaker",
     "vertex_ai",

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from dabom.app.litellm.reasons import PROTOCOLS
 from dabom.gateway.settings import UpstreamSettings
 
@@ -18,23 +20,39 @@ if TYPE_CHECKING:
 _KINDS: dict[str, UpstreamKind] = {"hosted_vllm": "vllm", "vllm": "vllm", "openai": "openai"}
 _SPEAK_OPENAI = frozenset(
     {
+        "azure_ai",
         "custom_openai",
+        "databricks",
+        "deepinfra",
+        "deepseek",
+        "fireworks_ai",
+        "groq",
+        "huggingface",
         "litellm_proxy",
         "llamafile",
         "lm_studio",
+        "mistral",
+        "nvidia_nim",
         "ollama",
         "ollama_chat",
         "openai_like",
+        "openrouter",
         "text-completion-openai",
+        "together_ai",
+        "xai",
         "xinference",
     }
 )
+_OLLAMA = frozenset({"ollama", "ollama_chat"})
 _ENVIRON = "os.environ/"
 _PLACEHOLDERS = frozenset(
     {"", "dummy", "empty", "none", "no-key", "not-needed", "na", "n/a", "fake-key", "sk-no-key"}
 )
 _SEES_CLIPS = re.compile(r"(?i)(?<![a-z])(vl|omni)(?![a-z])")
-_USED = ("model", "api_base", "base_url", "api_key", "timeout", "stream_timeout", "max_parallel_requests")
+_USED = (
+    *("model", "custom_llm_provider", "api_base", "base_url", "api_key"),
+    *("timeout", "stream_timeout", "max_parallel_requests"),
+)
 _SIGHTS = {
     "supports_vision": "image",
     "supports_video_input": "video",
@@ -59,19 +77,20 @@ class Servers:
         if not isinstance(params, dict):
             self.drop(place, "it is no table of settings")
             return None
-        provider, model = _split(params.get("model"))
         taken = {name: params.pop(name) for name in _USED if name in params}
-        url = taken.get("api_base") or taken.get("base_url")
-        if not isinstance(url, str) or not url:
-            why = "speaks a protocol of its own" if provider in PROTOCOLS else "has no api_base"
-            self.drop(place, f"{provider or 'it'} {why}; add an OpenAI-compatible upstream by hand")
+        provider, model = _split(taken.get("model"), taken.get("custom_llm_provider"))
+        url = self._url(taken, provider, place)
+        if url is None:
             return None
+        if provider is None and "/" in model:
+            told = f"{model.partition('/')[0]} is no provider that is known; the whole is taken for the name"
+            self.note((*place, "model"), told)
         kind = _KINDS.get(provider or "openai")
         if kind is None:
             self.note(
                 (*place, "model"), f"{provider} is taken for OpenAI-compatible; set `kind` if it is not"
             )
-        upstream: dict[str, Any] = {"url": _reference(url).rstrip("/"), "kind": kind or "openai"}
+        upstream: dict[str, Any] = {"url": url, "kind": kind or "openai"}
         if model:
             upstream["model"] = model
         if key := self._key(taken.get("api_key"), wanted, place):
@@ -81,6 +100,24 @@ class Servers:
         if clocks := self.clocks(taken.get("timeout"), taken.get("stream_timeout"), place):
             upstream["clocks"] = clocks
         return self._keep(upstream, wanted, place)
+
+    def _url(self, taken: dict[str, Any], provider: str | None, place: Place) -> str | None:
+        name = "api_base" if taken.get("api_base") else "base_url"
+        url = taken.get(name)
+        if provider in PROTOCOLS or not isinstance(url, str) or not url:
+            why = "speaks a protocol of its own" if provider in PROTOCOLS else "has no api_base"
+            self.drop(place, f"{provider or 'it'} {why}; add an OpenAI-compatible upstream by hand")
+            return None
+        url = _reference(url).rstrip("/")
+        if provider in _OLLAMA and not url.endswith("/v1"):  # LiteLLM speaks ollama's own protocol there
+            url += "/v1"
+        if variable(taken[name]) is None:
+            try:
+                UpstreamSettings(url=url)
+            except ValidationError:  # its text may hold a password
+                self.drop((*place, name), "it is no address such as http://HOST:PORT/v1 without a password")
+                return None
+        return url
 
     def see(self, name: str, info: dict[str, Any]) -> None:
         """Take over what `model_info` says that a model can take, else what its name says."""
@@ -165,10 +202,12 @@ def _with_references(order: list[str]) -> list[str]:
     return [name for one in order for name in ((one, "api_key_env") if one == "api_key" else (one,))]
 
 
-def _split(model: Any) -> tuple[str | None, str]:
+def _split(model: Any, given: Any = None) -> tuple[str | None, str]:
     """Provider and model: `openai/Qwen/Qwen3-VL-8B` is Qwen's model at an OpenAI-compatible server."""
     if not isinstance(model, str):
         return None, ""
+    if isinstance(given, str):
+        return given, model.removeprefix(f"{given}/")
     provider, slash, name = model.partition("/")
     known = bool(slash) and (provider in _KINDS or provider in PROTOCOLS or provider in _SPEAK_OPENAI)
     return (provider, name) if known else (None, model)
