@@ -34,8 +34,8 @@ def picture(size: tuple[int, int], kind: str = "PNG") -> bytes:
     return base64.b64encode(out.getvalue())
 
 
-def job_of(text: bytes, *, escaped: bool = False) -> Job:
-    return Job(len(text), LIMIT, 4, DECODED, escaped)
+def job_of(text: bytes) -> Job:
+    return Job(len(text), LIMIT, 4, DECODED)
 
 
 async def scale(workers: PictureWorkers, text: bytes) -> tuple[Done, bytes]:
@@ -53,7 +53,7 @@ async def test_base64_goes_in_and_comes_out(workers: PictureWorkers) -> None:
 
 async def test_escapes_of_json_are_undone(workers: PictureWorkers) -> None:
     text = picture((640, 360)).replace(b"/", b"\\/").replace(b"=", b"\\u003d")
-    done, _ = await workers.scale(job_of(text, escaped=True), [memoryview(text)])
+    done, _ = await workers.scale(job_of(text), [memoryview(text)])
     assert done.sides == (320, 180)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,8 +21,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MAX_MEDIA, _MAX_LOOKS = 1024, 16_384
+MAX_MEDIA, MAX_LOOKS = 1024, 16_384
 """Media that are described, and messages and parts that are looked at: a body may hold millions of them."""
+_MAY_SHOW = re.compile(rb'"(?:%b)"|"[a-z_]*\\u00[4-7]' % "|".join(KINDS).encode())
+"""What may be a media part: its type or its key, or one that is written with escapes."""
+_PROMPTS = (
+    *("messages", "input", "prompt"),
+    *("query", "queries", "documents", "items", "data_1", "data_2", "text_1", "text_2"),
+)
+"""Fields of a body that hold what a model is shown; the second row is of scores and rankings."""
 _MAX_DEPTH = 4
 """Parts inside parts: a tool's result holds parts of its own."""
 _NULL = msgspec.Raw(b"null")
@@ -48,7 +56,7 @@ class Facts(msgspec.Struct, frozen=True):
     `max_tokens` is the longest answer that is asked for, `choices` how many; `text_bytes` is about the UTF-8
     size of all text of the prompt, with the descriptions of tools; `thinking` is
     `chat_template_kwargs.enable_thinking`; `model_place` is the place of the model's JSON string, with its
-    quotes.
+    quotes. `unread`: there are so many parts that media may be among those that were not looked at.
     """
 
     size: int = 0
@@ -64,6 +72,7 @@ class Facts(msgspec.Struct, frozen=True):
     text_bytes: int = 0
     model_place: tuple[int, int] | None = None
     options: Options = NO_OPTIONS
+    unread: bool = False
 
 
 class _Body(msgspec.Struct):
@@ -72,6 +81,14 @@ class _Body(msgspec.Struct):
     messages: msgspec.Raw = _NULL
     input: msgspec.Raw = _NULL
     prompt: msgspec.Raw = _NULL
+    query: msgspec.Raw = _NULL
+    queries: msgspec.Raw = _NULL
+    documents: msgspec.Raw = _NULL
+    items: msgspec.Raw = _NULL
+    data_1: msgspec.Raw = _NULL
+    data_2: msgspec.Raw = _NULL
+    text_1: msgspec.Raw = _NULL
+    text_2: msgspec.Raw = _NULL
     tools: msgspec.Raw = _NULL
     max_tokens: msgspec.Raw = _NULL
     max_completion_tokens: msgspec.Raw = _NULL
@@ -156,6 +173,7 @@ class FactsReader:
             text_bytes=walk.text_bytes + (len(body.tools) if tools else 0),
             model_place=model_place,
             options=self._options(body),
+            unread=walk.unread,
         )
 
     def _max_tokens(self, body: _Body) -> int | None:
@@ -200,16 +218,18 @@ class _Walk:
         self.places: list[Place] = []
         self.messages: list[Message] = []
         self.text_bytes = 0
+        self.unread = False
         self._decoders = decoders
         self._text = skeleton.text
         self._strings = skeleton.strings
         self._locate = locate
         self._base: int | None = None
-        self._looks = _MAX_LOOKS
+        self._looks = MAX_LOOKS
 
     def all(self, body: _Body) -> None:
-        """Walk over what may hold a prompt: of a chat, of a response, of a completion."""
-        for raw in (body.messages, body.input, body.prompt):
+        """Walk over what may hold a prompt: of a chat, a response, a completion; of a score or a ranking."""
+        for name in _PROMPTS:
+            raw: msgspec.Raw = getattr(body, name)
             if raw is _NULL:
                 continue
             text = bytes(raw)
@@ -218,7 +238,10 @@ class _Walk:
             elif raw is body.prompt:
                 self.text_bytes += len(text)
             elif text.startswith(b"["):
-                self._walk_messages(raw)
+                for message in _lenient(raw, self._decoders.list) or ():
+                    self._walk_message(message)
+            elif text.startswith(b"{"):
+                self._walk_message(raw)
 
     def place_of_scalar(self, raw: msgspec.Raw) -> tuple[int, int]:
         """Where a short value stands in the body; most stand there once, and are found at once."""
@@ -226,25 +249,24 @@ class _Walk:
         start = self._text.index(value) if self._text.count(value) == 1 else self._offset(raw)
         return self._locate(start), self._locate(start + len(value) - 1) + 1
 
-    def _walk_messages(self, raws: msgspec.Raw) -> None:
-        for raw in _lenient(raws, self._decoders.list) or ():
-            self._looks -= 1
-            if self._looks < 0:
-                self.text_bytes += len(raw)
-                continue
-            message = _lenient(raw, self._decoders.message)
-            if message is None:
-                self.messages.append(Message())
-                continue
-            kinds: set[Modality] = set()
-            size = self._walk_content(message.content, kinds, _MAX_DEPTH)
-            if message.output is not _NULL:
-                size += self._walk_content(message.output, kinds, _MAX_DEPTH)
-            if message.tool_calls is not _NULL:
-                size += len(message.tool_calls)
-            role = _ROLES.get(bytes(message.role), "")
-            self.messages.append(Message(role, size, frozenset(kinds) if kinds else _NO_KINDS))
-            self.text_bytes += size
+    def _walk_message(self, raw: msgspec.Raw) -> None:
+        self._looks -= 1
+        if self._looks < 0:
+            self.text_bytes += self._pass_over(raw)
+            return
+        message = _lenient(raw, self._decoders.message)
+        if message is None:
+            self.messages.append(Message())
+            return
+        kinds: set[Modality] = set()
+        size = self._walk_content(message.content, kinds, _MAX_DEPTH)
+        if message.output is not _NULL:
+            size += self._walk_content(message.output, kinds, _MAX_DEPTH)
+        if message.tool_calls is not _NULL:
+            size += len(message.tool_calls)
+        role = _ROLES.get(bytes(message.role), "")
+        self.messages.append(Message(role, size, frozenset(kinds) if kinds else _NO_KINDS))
+        self.text_bytes += size
 
     def _walk_content(self, content: msgspec.Raw, kinds: set[Modality], depth: int) -> int:
         """The size of the text of a content, which is a string or a list of parts."""
@@ -257,7 +279,7 @@ class _Walk:
         for raw in _lenient(content, self._decoders.list) or ():
             self._looks -= 1
             if self._looks < 0:
-                size += len(raw)
+                size += self._pass_over(raw)
                 continue
             part = _lenient(raw, self._decoders.part)
             if part is None:
@@ -265,11 +287,15 @@ class _Walk:
             if part.text is not _NULL:
                 size += text_bytes(bytes(part.text), self._strings)
             for inner in (part.content, part.output):
-                if inner is not _NULL and depth:
-                    size += self._walk_content(inner, kinds, depth - 1)
+                if inner is not _NULL:
+                    size += self._walk_content(inner, kinds, depth - 1) if depth else self._pass_over(inner)
             if bytes(part.type) not in _TEXT_TYPES:
                 self._walk_part(part, raw, kinds)
         return size
+
+    def _pass_over(self, raw: msgspec.Raw) -> int:
+        self.unread = self.unread or _MAY_SHOW.search(bytes(raw)) is not None
+        return len(raw)
 
     def _walk_part(self, part: _Part, raw: msgspec.Raw, kinds: set[Modality]) -> None:
         kind = _TYPES.get(bytes(part.type))
@@ -287,9 +313,11 @@ class _Walk:
             if not text.startswith(b'"'):
                 continue
             kinds.add(kind)
-            if len(self.media) < _MAX_MEDIA:
+            if len(self.media) < MAX_MEDIA:
                 self.media.append(describe(kind, text[1:-1], self._strings))
                 self.places.append(self._place(value, raw))
+            else:
+                self.unread = True
 
     def _place(self, value: msgspec.Raw, part: msgspec.Raw) -> Place:
         first, outer = self._offset(value), self._offset(part)

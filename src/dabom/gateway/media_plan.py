@@ -34,7 +34,8 @@ _ALIASES = {
 class Part:
     """One media part. `start` to before `end` is its text in the body, without the quotes.
 
-    `fetched` is a data URI that takes the place of that text. `escaped` says that the text holds escapes.
+    `fetched` is a data URI that takes the place of that text. `foreign`: the text is neither a data URI nor
+    base64, and an upstream might take it for a place from where to load something.
     """
 
     number: int
@@ -44,7 +45,7 @@ class Part:
     end: int
     declared: str = ""
     detail: str = ""
-    escaped: bool = False
+    foreign: bool = False
     fetched: bytes = b""
 
 
@@ -90,6 +91,8 @@ def count_flaw(kinds: Sequence[str], settings: MediaSettings) -> ClientError | N
 def flaw(part: Part, settings: MediaSettings) -> ClientError | None:
     """Why a part is refused, or None. What a `file` part holds is the upstream's affair."""
     facts, name = part.facts, f"media part {part.number + 1}"
+    if part.foreign:
+        return InvalidMedia(f"{name} is no data: URL and not valid base64", param="messages")
     if part.kind == "file" or not settings.check:
         return _too_large(name, facts, settings)
     if facts.problem == "empty":

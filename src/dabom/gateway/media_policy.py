@@ -12,6 +12,7 @@ out of the body are left out of `parts`.
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from dabom.gateway.media_plan import MediaTarget, Part, count_flaw, flaw, plan
 from dabom.gateway.splice import Edit
 from dabom.media.facts import read_text_facts
 from dabom.media.fetch import FetchRules, fetch
-from dabom.media.sources import Pieces
+from dabom.media.sources import Pieces, unescape
 from dabom.media.values import MediaFacts
 from dabom.media.worker import Job
 from dabom.media.workers import PictureWorkers
@@ -41,6 +42,12 @@ if TYPE_CHECKING:
 
 HEADER = b"x-dabom-media"
 _URL_CHARS = 4096
+_HEAD_CHARS = 512
+_JSON_ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9a-fA-F])|u[0-9a-fA-F]{0,3}\Z|.|\Z)", re.DOTALL)
+_NAMED = {b"/": b"/", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"f": b"\f", b"b": b"\b"}
+_BLANKS = bytes(range(0x21))
+"""What parsers of URLs skip, some at the start and some anywhere."""
+_BASE64 = re.compile(rb"[A-Za-z0-9+/=_-]*")
 _BATCH = 16
 """Parts that are read before other requests have a turn."""
 _PIECE_CHARS = 256 * 1024
@@ -150,17 +157,17 @@ class MediaPolicy:
         read, start, end = read_text, part.start, part.end
         if part.fetched:
             read, start, end = Pieces([part.fetched]).read, 0, len(part.fetched)
-        start += read(start, min(start + 512, end)).find(b",") + 1 if part.declared else 0
-        job = Job(
-            end - start, scale.max_pixels, target.factor, self._settings.max_decoded_pixels, part.escaped
-        )
+        lead = read(start, min(start + _HEAD_CHARS, end))
+        wrapped = lead[:5].lower() == b"data:"
+        start += lead.find(b",") + 1 if wrapped else 0
+        job = Job(end - start, scale.max_pixels, target.factor, self._settings.max_decoded_pixels)
         try:
             done, found = await self._workers.scale(job, _pieces(read, start, end))
         except InvalidMedia as fault:
             raise type(fault)(f"media part {part.number + 1}: {fault.message}", param="messages") from fault
         width, height = done.sides
         facts = MediaFacts("image", done.mime, width, height, frames=1)
-        head = b"data:%b;base64," % done.mime.encode() if part.declared else b""
+        head = b"data:%b;base64," % done.mime.encode() if wrapped else b""
         return head + found, facts
 
 
@@ -182,28 +189,32 @@ def target_of(settings: UpstreamSettings, max_pixels: int | None = None) -> Medi
 def read_part(read_text: ReadText, number: int, media: Media, place: Place) -> tuple[Part, str]:
     """One part, and its URL when that leads outside. Only what the facts need is read of it."""
     start, end = place.start, place.end
-    head = read_text(start, min(start + 512, end))
+    head = read_text(start, min(start + _HEAD_CHARS, end))
     detail = _detail(read_text, place) if media.kind == "image" else ""
-    if b":" in head[:16] and head[:5].lower() != b"data:":
-        return Part(number, media.kind, MediaFacts("unknown"), start, end, detail=detail), _url(
-            read_text, start, end
-        )
-    escaped = b"\\" in head
+    foreign = False
+    if head[:5].lower() != b"data:":
+        meant = _JSON_ESCAPE.sub(_meant, head).translate(None, _BLANKS)
+        if b":" in meant:
+            return Part(number, media.kind, MediaFacts("unknown"), start, end, detail=detail), _url(
+                read_text, start, end
+            )
+        foreign = _BASE64.fullmatch(meant) is None or (not meant and end > start)
     declared, facts = ("", MediaFacts("unknown", problem="not_base64"))
-    if not escaped:
+    if b"\\" not in head:
         declared, facts = read_text_facts(lambda a, b: read_text(start + a, start + b), end - start)
     if facts.problem and end > start:
         text = read_text(start, end)
-        escaped = b"\\" in text
-        if escaped:
+        if b"\\" in text:
             plain = unescape(text)
             declared, facts = read_text_facts(lambda a, b: plain[a:b], len(plain))
-    return Part(number, media.kind, facts, start, end, declared, detail, escaped), ""
+    return Part(number, media.kind, facts, start, end, declared, detail, foreign), ""
 
 
-def unescape(text: bytes) -> bytes:
-    """Base64 as it is meant; some writers of JSON escape its slashes or its padding."""
-    return text.replace(b"\\/", b"/").replace(b"\\u003d", b"=").replace(b"\\u003D", b"=")
+def _meant(escape: re.Match[bytes]) -> bytes:
+    """The character of an escape of JSON; beyond ASCII one that base64 has not; of one that is cut, none."""
+    if code := escape[1]:
+        return bytes([int(code, 16)])
+    return b"" if escape.end() == len(escape.string) else _NAMED.get(escape[0][1:], b"?")
 
 
 def _url(read_text: ReadText, start: int, end: int) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from dabom.gateway import scan
 from dabom.media.headers import picture_size
+from dabom.media.sources import unescape
 
 if TYPE_CHECKING:
     from dabom.gateway.routing.settings import Modality
@@ -76,13 +77,13 @@ def describe(kind: str, value: bytes, strings: Mapping[bytes, LongString]) -> Me
     string = strings.get(value) if len(value) < _MAX_MARK_BYTES else None
     if string is None:
         digest = hashlib.sha256(value[: scan.DIGEST_BYTES]).hexdigest()[:16]
-        head = tail = _unescape(value)
+        head = tail = unescape(value)
         size = len(head)
     else:
-        digest, head, tail = string.digest, _unescape(string.head), _unescape(string.tail)
+        digest, head, tail = string.digest, unescape(string.head), unescape(string.tail)
         size = string.end - string.start - string.surplus
     mime, comma = "", 0
-    if head.startswith(b"data:"):
+    if head[:5].lower() == b"data:":
         comma = head.find(b",", 0, 256) + 1
         mime = _usual(head[5 : comma - 1].split(b";", 1)[0]) if comma else ""
     elif b":" in head[:16]:
@@ -112,13 +113,12 @@ def _usual(declared: bytes) -> str:
     return f"{kind}/other" if kind in _SUBTYPES else ""
 
 
-def _unescape(text: bytes) -> bytes:
-    """Base64 as it is meant; some writers of JSON escape its slashes or its padding."""
-    return text.replace(b"\\/", b"/").replace(b"\\u003d", b"=") if b"\\" in text else text
-
-
 def _decode_head(text: bytes) -> bytes:
-    """The bytes of as many whole base64 groups as the head holds; empty when it is none."""
+    """The bytes of as many whole base64 groups as the head holds; empty when it is none.
+
+    What was an escape has been undone, so that a backslash is one that was cut.
+    """
+    text = text.partition(b"\\")[0]
     try:
         return binascii.a2b_base64(text[: len(text) // 4 * 4])
     except binascii.Error:

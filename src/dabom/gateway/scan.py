@@ -51,7 +51,7 @@ _LEAST_BASE64 = ord("+")  # the quote, the space and all control characters lie 
 class LongString:
     """Where a string stands in the body (without its quotes), how it begins and how it ends.
 
-    `surplus` counts the bytes that the escapes of `/` and `=` add to base64.
+    `surplus` counts the bytes that the escapes of `/`, `+` and `=` add to base64.
     """
 
     start: int
@@ -237,7 +237,7 @@ class _OpenString:
             raise InvalidJson(
                 f"a string that starts at byte {self.start} holds a control character or a wrong escape"
             )
-        self.surplus += part.count(b"\\/", 0, good) + part.count(b"\\u003d", 0, good) * 5
+        self.surplus += part.count(b"\\/", 0, good) + part.count(b"\\u00", 0, good) * 5
         self.escaped = rest == b"\\"
         try:
             part[:good].decode()

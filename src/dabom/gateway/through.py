@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dabom.errors import ClientError
+from dabom.errors import ClientError, UnsupportedMediaType
 from dabom.gateway import headers as head
 from dabom.gateway.facts import Facts
 from dabom.gateway.relay import Outgoing
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _REPEATABLE = ("GET", "HEAD", "POST")
 """Methods that another upstream may be asked for; a change of a thing that one of them keeps is its own."""
+_LOOKED_AT = 4096
+_BEFORE_JSON = b" \t\r\n\xef\xbb\xbf"
 
 
 class Through:
@@ -47,6 +49,9 @@ class Through:
             await self._relay.serve(exchange, guard, path)
             return
         body = await self._receive(exchange, guard)
+        if body[:_LOOKED_AT].lstrip(_BEFORE_JSON).startswith(b"{"):
+            # an upstream that does not look at the type would take it, media and outside URLs unread
+            raise UnsupportedMediaType(f"the body of {method} is a JSON object; send it as application/json")
         guard.unlimit()
         guard.watch(exchange.receive)
         plan = await self._fleet.any()

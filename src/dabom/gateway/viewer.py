@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dabom.errors import UrlRefused
+from dabom.errors import MediaTooLarge, UrlRefused
+from dabom.gateway.facts import MAX_LOOKS, MAX_MEDIA
 from dabom.gateway.media_plan import LOW
 from dabom.gateway.media_policy import Edited, MediaPolicy, target_of
 from dabom.media.sources import Pieces
@@ -46,6 +47,12 @@ class Viewer:
         self, facts: Facts, body: Sequence[bytes | memoryview], options: Callable[[], MediaOptions]
     ) -> Shown | None:
         """What a body shows; None when that is nothing. Raises `InvalidMedia` for what nobody can take."""
+        if facts.unread:
+            raise MediaTooLarge(
+                f"the request has more than {MAX_MEDIA:,} media parts, or media behind {MAX_LOOKS:,} "
+                "messages and parts; send fewer",
+                param="messages",
+            )
         if not facts.media:
             return None
         pieces = Pieces(body)

@@ -30,6 +30,21 @@ class Source(Protocol):
         """Up to `count` bytes from `offset`; fewer at the end, none beyond it."""
 
 
+_ESCAPES = (
+    (b"\\/", b"/"),
+    *((b"\\u%b" % code, char) for code, char in ((b"002b", b"+"), (b"002f", b"/"), (b"003d", b"="))),
+    *((b"\\u%b" % code, char) for code, char in ((b"002B", b"+"), (b"002F", b"/"), (b"003D", b"="))),
+)
+
+
+def unescape(text: bytes) -> bytes:
+    """Base64 in a JSON string as it is meant; some writers of JSON escape slashes, plus signs or padding."""
+    if b"\\" in text:
+        for escape, char in _ESCAPES:
+            text = text.replace(escape, char)
+    return text
+
+
 class BytesSource:
     """A file that is in memory."""
 

@@ -19,6 +19,7 @@ from typing import BinaryIO
 import msgspec
 
 from dabom.errors import InvalidMedia
+from dabom.media.sources import unescape
 
 _PR_SET_PDEATHSIG = 1
 _MAX_BYTES = 4 * 2**30
@@ -26,13 +27,12 @@ _MAX_BYTES = 4 * 2**30
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What to do with the `size` characters of base64 that follow; `escaped`: they hold escapes of JSON."""
+    """What to do with the `size` characters of base64 that follow, which may hold escapes of JSON."""
 
     size: int
     max_pixels: int
     factor: int
     max_decoded_pixels: int
-    escaped: bool = False
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -50,10 +50,8 @@ def work(job: Job, text: bytes) -> tuple[Done, bytes]:
     """Do one job."""
     from dabom.media.normalise import scale_picture  # Pillow is loaded in the process that decodes
 
-    if job.escaped:
-        text = text.replace(b"\\/", b"/").replace(b"\\u003d", b"=").replace(b"\\u003D", b"=")
     try:
-        content = binascii.a2b_base64(text, strict_mode=True)
+        content = binascii.a2b_base64(unescape(text), strict_mode=True)
         scaled = scale_picture(content, job.max_pixels, job.factor, job.max_decoded_pixels)
     except binascii.Error:
         return Done(fault="the picture is not valid base64", code=InvalidMedia.code), b""
