@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dabom.clips.manifest import Clip
@@ -70,17 +69,3 @@ def predicted(facts: MediaFacts) -> dict[str, dict[str, int]]:
         if cost.refusal is None:
             found[family.name] = {str(kind): count for kind, count in cost.tokens.items()}
     return found
-
-
-def as_control(clip: Clip, kind: str, of: Clip) -> Clip:
-    """The line of a control of kind `kind`, made from the clip `of`."""
-    return replace(
-        clip,
-        start_s=of.start_s,
-        end_s=of.end_s,
-        problems=of.problems,
-        source=of.source,
-        profile=of.profile,
-        control=kind,
-        origin=of.clip,
-    )

@@ -75,7 +75,7 @@ class Draft:
         self._file.sound(heard.samples)
         self._has_sound = True
         if not self._pattern.recording.has_picture and heard.filled:
-            dark = black(self._pattern.shape)
+            dark = black(self._pattern.shape.width, self._pattern.shape.height)
             for _ in range(self._pattern.shape.frames):
                 self.picture(dark)
 

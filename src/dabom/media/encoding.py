@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dabom.media.shape import Shape
 
 AAC_SAMPLES = 1024
-_OPTIONS = {"movflags": "+faststart", "fflags": "+bitexact"}
+OPTIONS = {"movflags": "+faststart", "fflags": "+bitexact"}
 _SOUND_BITS = {1: 64_000, 2: 128_000}
-_TAGS = ("color_range", "colorspace", "color_primaries", "color_trc")
+TAGS = ("color_range", "colorspace", "color_primaries", "color_trc")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ClipFile:
         self._shape = shape
         self.path = path
         with told(path):
-            self._file: Any = av.open(f"file:{path}", "w", format="mp4", options=_OPTIONS)
+            self._file: Any = av.open(f"file:{path}", "w", format="mp4", options=OPTIONS)
         self._video = self._file.add_stream("libx264", rate=shape.fps, options=_x264(coding, shape.frames))
         self._video.width, self._video.height, self._video.pix_fmt = shape.width, shape.height, "yuv420p"
         self._video.codec_context.time_base = 1 / shape.fps
@@ -62,7 +62,7 @@ class ClipFile:
     def picture(self, frame: Any) -> None:
         """The next picture, of the shape's size, in yuv420p."""
         if not self.pictures:
-            for tag in _TAGS:
+            for tag in TAGS:
                 setattr(self._video.codec_context, tag, getattr(frame, tag))
         frame.pts, frame.time_base = self.pictures, 1 / self._shape.fps
         with told(self.path):
@@ -108,9 +108,9 @@ def told(path: Path) -> Iterator[None]:
         ) from None
 
 
-def black(shape: Shape) -> Any:
+def black(width: int, height: int) -> Any:
     """A black picture."""
-    frame = av.VideoFrame(shape.width, shape.height, "yuv420p")
+    frame = av.VideoFrame(width, height, "yuv420p")
     for plane, value in zip(frame.planes, (16, 128, 128), strict=True):
         plane.update(bytes([value]) * plane.buffer_size)
     return frame
