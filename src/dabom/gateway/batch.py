@@ -142,7 +142,7 @@ class Batch:
 
     async def _start(self, exchange: Exchange, *more: tuple[bytes, bytes]) -> None:
         ident = (b"x-request-id", exchange.record.request_id.encode())
-        await exchange.start(200, [(b"content-type", _NDJSON), ident, *more])
+        await exchange.start(200, [(b"content-type", _NDJSON), ident, *more], masked=True)
 
 
 async def _each(items: Iterable[Item]) -> AsyncIterator[Item]:

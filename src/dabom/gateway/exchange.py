@@ -74,9 +74,9 @@ class Exchange:
         """The time by the clock of the event loop."""
         return self._loop.time()
 
-    async def start(self, status: int, headers: Headers) -> None:
-        """Send the head."""
-        if self.masking is not None:
+    async def start(self, status: int, headers: Headers, *, masked: bool = False) -> None:
+        """Send the head. `masked`: what follows has been masked already."""
+        if self.masking is not None and not masked:
             headers, self._mask = self.masking.begin(headers)
         if self.notes:
             headers = [*headers, *self.notes]
@@ -125,8 +125,7 @@ class Exchange:
         if self.masking is not None:
             headers, mask = self.masking.begin(headers)
             body = body if mask is None else mask.add(body) + mask.end()
-            self.masking = None  # the head that follows is of what is masked already
-        await self.start(status, [*headers, (b"content-length", str(len(body)).encode())])
+        await self.start(status, [*headers, (b"content-length", str(len(body)).encode())], masked=True)
         self.record.bytes_out += len(body)
         self.sending = True
         await self._send({"type": "http.response.body", "body": body, "more_body": self.uploading})

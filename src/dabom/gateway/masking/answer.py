@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
-import msgspec
 from pydantic import AfterValidator
 
 from dabom.errors import UpstreamBroken
 from dabom.gateway import headers as head
 from dabom.gateway import sse
 from dabom.gateway.masking.events import EventMask
+from dabom.gateway.masking.notation import read, write
 from dabom.gateway.masking.resident import ResidentNumber
 from dabom.gateway.masking.text import mask_text
 from dabom.gateway.masking.values import mask_value
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dabom.gateway.masking.text import Found
     from dabom.gateway.metrics import Metrics
 
+_LINES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines")
+_TEXTS = (b"application/xml", b"application/yaml", b"application/x-yaml", b"application/javascript")
 SHIPPED: Mapping[str, type[Detector]] = {ResidentNumber.kind: ResidentNumber}
 
 
@@ -68,8 +70,8 @@ class Masking:
         Raises `UpstreamBroken` for an encoding that was not asked for.
         """
         kind = head.media_type(head.find(headers, b"content-type"))
-        is_text = kind.startswith(b"text/") or head.is_json(kind)
-        if not is_text:
+        lines, json = kind in _LINES, head.is_json(kind)
+        if not (lines or json or kind.startswith(b"text/") or kind in _TEXTS or kind.endswith(b"+xml")):
             return headers, None
         encoding = head.find(headers, b"content-encoding")
         if encoding not in (None, b"identity"):
@@ -80,17 +82,17 @@ class Masking:
         kept = [pair for pair in headers if pair[0] not in (b"content-length", b"etag", b"content-md5")]
         if kind == sse.MEDIA_TYPE:
             return kept, _Safely(EventMask(self._detectors, self._found))
-        return kept, _Safely(_WholeMask(self, json=head.is_json(kind)))
+        return kept, _Safely(_LinesMask(self) if lines else _WholeMask(self, json=json))
 
     def whole(self, text: bytes, *, json: bool = True) -> bytes:
         """A whole answer, the very same bytes when there is nothing to mask."""
         if json:
             try:
-                value: Any = msgspec.json.decode(text)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+                value: Any = read(text)
+            except ValueError:
                 return self._plain(text)
             if isinstance(value, dict | list):
-                return msgspec.json.encode(value) if mask_value(value, self._detectors, self._found) else text
+                return write(value) if mask_value(value, self._detectors, self._found) else text
         return self._plain(text)
 
     def item(self, text: bytes) -> bytes:
@@ -129,8 +131,24 @@ class _WholeMask:
         return b""
 
     def end(self) -> bytes:
-        text, self._parts = b"".join(self._parts), []
+        text, self._parts, self._size = b"".join(self._parts), [], 0
         return self._masking.whole(text, json=self._json) if text else b""
+
+
+class _LinesMask:
+    """An answer of which each line is a JSON value."""
+
+    def __init__(self, masking: Masking) -> None:
+        self._masking = masking
+        self._line = _WholeMask(masking, json=True)
+
+    def add(self, chunk: bytes) -> bytes:
+        *whole, rest = chunk.split(b"\n")
+        shown = [self._line.add(line) + self._line.end() + b"\n" for line in whole]
+        return b"".join(shown) + self._line.add(rest)
+
+    def end(self) -> bytes:
+        return self._line.end()
 
 
 class _Safely:

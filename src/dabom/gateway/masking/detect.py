@@ -50,8 +50,8 @@ class Detector(Protocol):
 def fold(text: str) -> str:
     """The text as detectors want it, character by character: positions stay what they are.
 
-    NFKC where it gives one character (full-width digits, circled ones), and one kind of dash: `９００－`
-    becomes `900-`.
+    The digits of all scripts become those of ASCII, and all dashes one: `９００－` is `900-`. Else it is NFKC,
+    where that gives one character.
     """
     return text if text.isascii() else _FOLDABLE.sub(_folded, text)
 
@@ -61,5 +61,7 @@ def _folded(found: re.Match[str]) -> str:
     dash = _DASHES.get(ord(character))
     if dash is not None:
         return dash
+    if character.isdecimal():
+        return str(unicodedata.decimal(character))
     one = unicodedata.normalize("NFKC", character)
     return one if len(one) == 1 else character

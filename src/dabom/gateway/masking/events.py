@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import msgspec
 
 from dabom.errors import UpstreamBroken
 from dabom.gateway import sse
+from dabom.gateway.masking.notation import read, write
 from dabom.gateway.masking.text import TextStream, mask_text
-from dabom.gateway.masking.values import mask_value
+from dabom.gateway.masking.values import is_code, is_text, mask_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 _MAX_EVENT_BYTES = 16 * 2**20
 _END = re.compile(rb"\n\r?\n|\r\r")
-_OVER = ("response.completed", "response.failed", "response.incomplete", "error")
+_LONGEST_END = 3
+_OVER = ("response.completed", "response.failed", "response.incomplete", "message_stop", "error")
+_BLOCK = "content_block"
+_NAME = re.compile(r"[a-z_.]+")
 _PARTS = ("item_id", "output_index", "content_index", "summary_index")
-_TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
 Place = tuple[str | int, ...]
 
 
@@ -48,30 +50,41 @@ class EventMask:
     def __init__(self, detectors: Sequence[Detector], found: Found) -> None:
         self._detectors = detectors
         self._found = found
-        self._rest = b""
+        self._rest = bytearray()
         self._texts: dict[Place, tuple[TextStream, _Piece]] = {}
 
     def add(self, chunk: bytes) -> bytes:
         """What can be sent now."""
-        *events, self._rest = _split(self._rest + chunk)
+        events = self._split(chunk)
         if len(self._rest) > _MAX_EVENT_BYTES:
             raise UpstreamBroken(f"an event of more than {_MAX_EVENT_BYTES:,} bytes cannot be masked")
         return b"".join(map(self._event, events))
 
     def end(self) -> bytes:
         """The rest."""
-        rest, self._rest = self._rest, b""
+        rest, self._rest = bytes(self._rest), bytearray()
         return (self._event(rest) if rest else b"") + self._flush(())
+
+    def _split(self, chunk: bytes) -> list[bytes]:
+        """Whole events with their ends; what is not yet whole is the rest. Each byte is looked at once."""
+        seen = max(0, len(self._rest) - _LONGEST_END + 1)
+        self._rest += chunk
+        ends = [found.end() for found in _END.finditer(self._rest, seen)]
+        events = [bytes(self._rest[start:end]) for start, end in pairwise([0, *ends])]
+        if ends:
+            del self._rest[: ends[-1]]
+        return events
 
     def _event(self, event: bytes) -> bytes:
         text = _data(event)
         if not text:
             return event  # a comment
         value: Any = None
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            value = msgspec.json.decode(text)
+        with suppress(ValueError):
+            value = read(text)
         if not isinstance(value, dict):
-            return self._flush(()) + self._plain(event, text)
+            is_end = text.strip() == b"[DONE]"
+            return (self._flush(()) if is_end else b"") + self._plain(event, text)
         pieces = list(_pieces(value))
         finished = set(_finished(value))
         texts = [piece.holder[piece.name] for piece in pieces]
@@ -98,7 +111,7 @@ class EventMask:
         """What may be given out of a piece now; all of it when its choice ends with this event."""
         stream, _ = self._texts.pop(piece.place, (None, None))
         if stream is None:
-            code = piece.name == "arguments" or "arguments" in str(piece.place[0])
+            code = is_code(piece.name) or "arguments" in str(piece.place[0])
             stream = TextStream(self._detectors, self._found, code=code)
         given = stream.add(piece.holder[piece.name])
         if ends:
@@ -112,17 +125,12 @@ class EventMask:
         for place in [place for place in self._texts if place[: len(start)] == start]:
             stream, piece = self._texts.pop(place)
             if rest := stream.end():
-                sent.append(sse.data_event(msgspec.json.encode(piece.like(rest))))
+                value = piece.like(rest)
+                kind = value.get("type")  # of an event that has a type, clients read the name too
+                if isinstance(kind, str) and _NAME.fullmatch(kind):
+                    sent.append(b"event: " + kind.encode() + b"\n")
+                sent.append(sse.data_event(write(value)))
         return b"".join(sent)
-
-
-def _split(text: bytes) -> list[bytes]:
-    """Whole events with their ends, and last what is not yet whole."""
-    events, start = [], 0
-    for found in _END.finditer(text):
-        events.append(text[start : found.end()])
-        start = found.end()
-    return [*events, text[start:]]
 
 
 def _data(event: bytes) -> bytes:
@@ -134,15 +142,17 @@ def _written(event: bytes, value: dict[str, Any]) -> bytes:
     """The event with another value; its other lines stay, such as `event: name`."""
     lines = event.replace(b"\r\n", b"\n").replace(b"\r", b"\n").rstrip(b"\n").split(b"\n")
     others = [line + b"\n" for line in lines if line and not line.startswith(b"data:")]
-    return b"".join(others) + sse.data_event(msgspec.json.encode(value))
+    return b"".join(others) + sse.data_event(write(value))
 
 
 def _pieces(value: dict[str, Any]) -> Iterator[_Piece]:
     """The texts of an event that go on in later ones."""
-    kind = value.get("type")
-    if isinstance(kind, str) and kind.endswith(".delta") and isinstance(value.get("delta"), str):
+    kind, delta = value.get("type"), value.get("delta")
+    if isinstance(kind, str) and kind.endswith(".delta") and isinstance(delta, str):
         place = (kind.removesuffix(".delta"), *(str(value.get(name)) for name in _PARTS))
-        yield _Piece(value, "delta", place, lambda text: {**value, "delta": text})
+        yield _Piece(value, "delta", place, partial(_put, value, "delta"))
+    elif kind == "content_block_delta" and isinstance(delta, dict):
+        yield from _texts(delta, (_BLOCK, str(value.get("index"))), partial(_put, value, "delta"))
     choices = value.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict):
@@ -151,34 +161,50 @@ def _pieces(value: dict[str, Any]) -> Iterator[_Piece]:
 
 def _of_choice(value: dict[str, Any], choice: dict[str, Any]) -> Iterator[_Piece]:
     number = str(choice.get("index", 0))
+    bare = {name: kept for name, kept in value.items() if name not in ("choices", "usage")}
 
-    def only(**inner: Any) -> dict[str, Any]:
-        alone = {"index": choice.get("index", 0), **inner, "finish_reason": None}
-        kept = {name: kept for name, kept in value.items() if name not in ("choices", "usage")}
-        return {**kept, "choices": [alone]}
+    def only(name: str, inner: Any) -> dict[str, Any]:
+        alone = {"index": choice.get("index", 0), name: inner, "finish_reason": None}
+        return {**bare, "choices": [alone]}
 
     if isinstance(choice.get("text"), str):
-        yield _Piece(choice, "text", (number, "text"), lambda text: only(text=text))
-    delta = choice.get("delta")
-    if not isinstance(delta, dict):
-        return
-    for name in _TEXTS:
-        if isinstance(delta.get(name), str):
-            yield _Piece(delta, name, (number, name), partial(_renamed, only, name))
-    calls = delta.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-            at = call.get("index", 0)
-
-            def rest(text: str, at: Any = at) -> dict[str, Any]:
-                return only(delta={"tool_calls": [{"index": at, "function": {"arguments": text}}]})
-
-            yield _Piece(function, "arguments", (number, f"arguments {at}"), rest)
+        yield _Piece(choice, "text", (number, "text"), partial(only, "text"))
+    if isinstance(choice.get("delta"), dict):
+        yield from _texts(choice["delta"], (number,), partial(only, "delta"))
 
 
-def _renamed(only: Callable[..., dict[str, Any]], name: str, text: str) -> dict[str, Any]:
-    return only(delta={name: text})
+def _texts(holder: dict[str, Any], place: Place, around: Callable[[Any], dict[str, Any]]) -> Iterator[_Piece]:
+    """All texts below `holder`, whatever it is called. `around` makes an event of what stands in its place.
+
+    The name of a tool comes whole, and is none of them.
+    """
+    own = {"type": holder["type"]} if isinstance(holder.get("type"), str) else {}
+    for name, inner in holder.items():
+        if name == "name" or not is_text(name):
+            continue
+        at, put = (*place, name), partial(_around, around, own, name)
+        if isinstance(inner, str):
+            yield _Piece(holder, name, at, put)
+        elif isinstance(inner, dict):
+            yield from _texts(inner, at, put)
+        elif isinstance(inner, list):
+            for position, one in enumerate(inner):
+                if isinstance(one, dict):
+                    number = {"index": one["index"]} if "index" in one else {}
+                    part = (*at, str(one.get("index", position)))
+                    yield from _texts(one, part, partial(_part, put, number))
+
+
+def _put(holder: dict[str, Any], name: str, inner: Any) -> dict[str, Any]:
+    return {**holder, name: inner}
+
+
+def _around(around: Callable[[Any], dict[str, Any]], own: dict[str, Any], name: str, inner: Any) -> Any:
+    return around({**own, name: inner})
+
+
+def _part(put: Callable[[Any], dict[str, Any]], number: dict[str, Any], inner: dict[str, Any]) -> Any:
+    return put([{**number, **inner}])
 
 
 def _finished(value: dict[str, Any]) -> Iterator[str]:
@@ -191,11 +217,14 @@ def _finished(value: dict[str, Any]) -> Iterator[str]:
 
 def _ended(value: dict[str, Any]) -> Place | None:
     """What ends with an event that has no choices: one text of the Responses API, or all; None: nothing."""
+    kind = value.get("type")
     if value.get("choices"):
         return None
-    kind = value.get("type")
-    if not isinstance(kind, str) or kind in _OVER:
-        return ()  # the usage at the end, an error
+    if not isinstance(kind, str):
+        over = value.get("usage") or value.get("error") or value.get("object") == "error"
+        return () if over else None  # others may stand in the middle of a text, such as a progress
+    if kind in _OVER:
+        return ()
     if kind.endswith(".done"):
         return (kind.removesuffix(".done"), *(str(value.get(name)) for name in _PARTS))
-    return None
+    return (_BLOCK, str(value.get("index"))) if kind == "content_block_stop" else None

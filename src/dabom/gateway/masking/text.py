@@ -75,18 +75,22 @@ class TextStream:
                     last = max(last, finding.end)
                     parts.append(finding.hidden)
                     self._found(detector.kind)
-        given = text[: last - start]
-        for first, after in parts:
-            given = self._hide(given, first - start, after - start, seen)
+        given = self._hide(text[: last - start], parts, seen)
         self._before = seen[:last][-CONTEXT_CHARS:]
         self._held = text[last - start :]
         return given
 
-    def _hide(self, given: str, first: int, after: int, seen: str) -> str:
-        mark = STAR
-        if self._code and _bare(seen, len(self._before) + first):
-            mark = "0"
-        return given[:first] + mark * (after - first) + given[after:]
+    def _hide(self, given: str, parts: list[tuple[int, int]], seen: str) -> str:
+        """`given` with these parts of `seen` masked."""
+        if not parts:
+            return given
+        offset, done, shown = len(self._before), 0, list[str]()
+        for start, end in sorted(parts):
+            mark = "0" if self._code and _bare(seen, start) else STAR
+            first, after = max(start - offset, done), end - offset
+            shown += given[done:first], mark * (after - first)
+            done = max(done, after)
+        return "".join([*shown, given[done:]])
 
 
 def _bare(seen: str, first: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from dabom.gateway.masking.text import mask_text
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from dabom.gateway.masking.detect import Detector
     from dabom.gateway.masking.text import Found
 
-_STRUCTURE = frozenset(
+STRUCTURE = frozenset(
     {
         "id",
         "object",
@@ -34,22 +35,58 @@ _STRUCTURE = frozenset(
     }
 )
 """Names whose values nobody wrote, or that are no text."""
-_TELLING = frozenset({"logprobs", "prompt_logprobs", "token_ids", "prompt_token_ids"})
+TELLING = frozenset({"logprobs", "prompt_logprobs", "token_ids", "prompt_token_ids"})
 """The same text once more, token by token; left out of a masked answer."""
 _CODE = frozenset({"arguments", "partial_json"})
+_FREE = frozenset({"input", "arguments"})
+"""What the client or the model made up: inside, no name says what its value is."""
+_BYTES = frozenset({"embedding", "b64_json"})
+_FIELD = re.compile("[A-Za-z_]+")
 
 
-def mask_value(value: Any, detectors: Sequence[Detector], found: Found) -> bool:
-    """Mask all texts inside a list or mapping, in place; whether anything changed."""
-    changed = False
+def is_text(name: str) -> bool:
+    """Whether a field of this name may hold a text that somebody wrote."""
+    return name not in STRUCTURE and name not in TELLING and _FIELD.fullmatch(name) is not None
+
+
+def is_code(name: str) -> bool:
+    """Whether a field of this name holds JSON in a text."""
+    return name in _CODE
+
+
+def mask_value(value: Any, detectors: Sequence[Detector], found: Found, *, free: bool = False) -> bool:
+    """Mask all texts inside a list or mapping, in place; whether anything changed.
+
+    `free`: it is what a tool gets or what a client sent. There ids and bare numbers may be personal too.
+    """
+    changed = isinstance(value, dict) and _mask_names(value, detectors, found)
     entries = value.items() if isinstance(value, dict) else enumerate(value)
     for name, inner in list(entries):
-        if name in _TELLING and inner:
+        if name in TELLING and inner and not free:
             value[name], changed = None, True
         elif isinstance(inner, dict | list):
-            changed |= name not in _STRUCTURE and mask_value(inner, detectors, found)
-        elif isinstance(inner, str) and name not in _STRUCTURE:
+            if name not in _BYTES:
+                changed |= mask_value(inner, detectors, found, free=free or name in _FREE)
+        elif isinstance(inner, str) and (free or name not in STRUCTURE):
             masked = mask_text(inner, detectors, found, code=name in _CODE)
             if masked is not inner:
                 value[name], changed = masked, True
+        elif (
+            free
+            and isinstance(inner, int)
+            and (digits := str(inner)) != (masked := mask_text(digits, detectors, found, code=True))
+        ):
+            value[name], changed = int(masked), True
     return changed
+
+
+def _mask_names(value: dict[str, Any], detectors: Sequence[Detector], found: Found) -> bool:
+    """Mask the names of a mapping; those of letters alone are fields."""
+    if all(map(_FIELD.fullmatch, value)):
+        return False
+    masked = {mask_text(name, detectors, found): inner for name, inner in value.items()}
+    if masked.keys() == value.keys():
+        return False
+    value.clear()
+    value.update(masked)
+    return True
