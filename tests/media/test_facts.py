@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import random
+import struct
 import time
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from PIL import Image
 from tests.media.make_clips import Clip, copy_cut, decode, make, with_edits
 
 from dabom.media import BytesSource, FileSource, MediaFacts, read_facts, read_text_facts
+from dabom.media.sources import Base64Source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -293,3 +295,30 @@ def test_the_facts_of_a_large_body_take_less_than_two_milliseconds(clip: bytes) 
         read_text_facts(lambda start, end: text[start:end], len(text))
         best = min(best, time.perf_counter() - began)
     assert best < 0.002
+
+
+def _exif(count: int) -> bytes:
+    return b"MM\0*\0\0\0\x08" + struct.pack(">H", count) + bytes(12 * count)
+
+
+def _hostile(kind: str) -> bytes:
+    """Headers that cost much to read: the same thing very many times, and a list that begins anew."""
+    if kind == "png":
+        piece = struct.pack(">I", 65_000) + b"eXIf" + _exif(5000).ljust(65_000, b"\0") + bytes(4)
+        header = struct.pack(">I", 13) + b"IHDR" + struct.pack(">II", 64, 64) + bytes(9)
+        return b"\x89PNG\r\n\x1a\n" + header + piece * 60 + b"\0\0\0\0IEND\xaeB`\x82"
+    if kind == "jpeg":
+        piece = b"\xff\xe1\xff\xff" + (b"Exif\0\0" + _exif(5000)).ljust(65_533, b"\0")
+        return b"\xff\xd8" + piece * 60 + b"\xff\xc0\0\x11\x08\0\x40\0\x40\3\xff\xd9"
+    entries = 65_535
+    return b"II*\0" + struct.pack("<IH", 8, entries) + bytes(entries * 12) + struct.pack("<I", 8)
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "tiff"])
+def test_hostile_headers_cost_little(kind: str) -> None:
+    text = base64.b64encode(_hostile(kind))
+    source = Base64Source(lambda start, end: text[start:end], len(text))
+    read_facts(source)
+    began = time.process_time()
+    read_facts(source)
+    assert time.process_time() - began < 0.05

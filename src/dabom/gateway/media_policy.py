@@ -48,8 +48,8 @@ _NAMED = {b"/": b"/", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"f": b"\f", b"b": 
 _BLANKS = bytes(range(0x21))
 """What parsers of URLs skip, some at the start and some anywhere."""
 _BASE64 = re.compile(rb"[A-Za-z0-9+/=_-]*")
-_BATCH = 16
-"""Parts that are read before other requests have a turn."""
+_TURN_S = 0.004
+"""For how long parts are read before other requests have a turn."""
 _PIECE_CHARS = 256 * 1024
 _MAX_TOLD = 32
 _FETCHES = 4
@@ -92,9 +92,12 @@ class MediaPolicy:
             raise refusal
         parts: list[Part] = []
         outside: list[tuple[Part, str]] = []
+        loop = asyncio.get_running_loop()
+        turn = loop.time()
         for number, (one, place) in enumerate(zip(media, places, strict=True)):
-            if number % _BATCH == _BATCH - 1:
+            if loop.time() - turn > _TURN_S:
                 await asyncio.sleep(0)
+                turn = loop.time()
             part, url = read_part(read_text, number, one, place)
             parts.append(part)
             if url:

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from dabom.media.sources import Source
 
 _HEAD_BYTES = 512
-_TAIL_BYTES = 4096
+_TAIL_BYTES, _MAX_STEP_BYTES = 4096, 2**20
 _MAX_CHUNKS = 4096
 _MAX_PAGES = 64
+_MAX_TAGS = 512
+"""They stand in rising order, and the size is among the first."""
 _GIF_BYTES = 262_144
 _EXIF_BYTES = 65_536
 _NO_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
@@ -55,7 +57,7 @@ def _picture(mime: str, size: tuple[int, int], orientation: int, frames: int, wh
 def _png(mime: str, source: Source) -> MediaFacts:
     head = source.read(0, _HEAD_BYTES)
     size = picture_size(head) or (0, 0)
-    frames, orientation, at = 1, 1, 8
+    frames, orientation, at, seen = 1, 1, 8, False
     whole = b"IEND" in source.read(max(0, source.size - 64), 64)
     for _ in range(_MAX_CHUNKS):
         intro = head[at : at + 8] if at + 8 <= len(head) else source.read(at, 8)
@@ -64,7 +66,8 @@ def _png(mime: str, source: Source) -> MediaFacts:
         length, kind = struct.unpack(">I4s", intro)
         if kind == b"acTL":
             frames = int.from_bytes(source.read(at + 8, 4), "big")
-        elif kind == b"eXIf":
+        elif kind == b"eXIf" and not seen:
+            seen = True
             orientation = _exif_orientation(source.read(at + 8, min(length, _EXIF_BYTES)))
         elif kind == b"IEND":
             whole = True
@@ -77,7 +80,7 @@ def _png(mime: str, source: Source) -> MediaFacts:
 
 def _jpeg(mime: str, source: Source) -> MediaFacts:
     head = source.read(0, _HEAD_BYTES)
-    size, orientation, at = (0, 0), 1, 2
+    size, orientation, at, seen = (0, 0), 1, 2, False
     for _ in range(_MAX_CHUNKS):
         intro = head[at : at + 9] if at + 9 <= len(head) else source.read(at, 9)
         if len(intro) < 4 or intro[0] != 0xFF:
@@ -94,22 +97,21 @@ def _jpeg(mime: str, source: Source) -> MediaFacts:
         elif marker in {0xD9, 0xDA}:
             break
         else:
-            if marker == 0xE1:
-                exif = source.read(at + 4, length - 2)
-                if exif.startswith(b"Exif\0\0"):
-                    orientation = _exif_orientation(exif[6:])
+            if marker == 0xE1 and not seen and source.read(at + 4, 6) == b"Exif\0\0":
+                seen = True  # the first counts, for decoders too
+                orientation = _exif_orientation(source.read(at + 10, length - 8))
             at += 2 + length
     return _picture(mime, size, orientation, 1, _ends_jpeg(source, at))
 
 
 def _ends_jpeg(source: Source, start: int) -> bool:
     """Whether the end marker is there. Some cameras write more behind it, so all is searched in the end."""
-    end = source.size
+    end, step = source.size, _TAIL_BYTES
     while end > start:
-        begin = max(start, end - _TAIL_BYTES)
+        begin = max(start, end - step)
         if b"\xff\xd9" in source.read(begin, end - begin + 1):
             return True
-        end = begin
+        end, step = begin, min(2 * step, _MAX_STEP_BYTES)
     return False
 
 
@@ -192,19 +194,20 @@ def _tiff(mime: str, source: Source) -> MediaFacts:
     order = "<" if head[:2] == b"II" else ">"
     at = struct.unpack_from(order + "I", head, 4)[0]
     tags: dict[int, int] = {}
-    pages = 0
-    while at and pages < _MAX_PAGES:
+    pages, seen = 0, {0}
+    while at not in seen and pages < _MAX_PAGES:
+        seen.add(at)
         count = source.read(at, 2)
         if len(count) < 2:
             return _picture(mime, (tags.get(256, 0), tags.get(257, 0)), tags.get(274, 1), pages, False)
         entries = struct.unpack(order + "H", count)[0]
-        table = source.read(at + 2, entries * 12 + 4)
         if pages == 0:
-            tags = _tiff_tags(table, entries, order)
+            tags = _tiff_tags(source.read(at + 2, min(entries, _MAX_TAGS) * 12), entries, order)
         pages += 1
-        if len(table) < entries * 12 + 4:
+        after = source.read(at + 2 + entries * 12, 4)
+        if len(after) < 4:
             break
-        at = struct.unpack_from(order + "I", table, entries * 12)[0]
+        at = struct.unpack(order + "I", after)[0]
     return _picture(mime, (tags.get(256, 0), tags.get(257, 0)), tags.get(274, 1), pages, True)
 
 
