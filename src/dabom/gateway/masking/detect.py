@@ -50,7 +50,7 @@ class Detector(Protocol):
 def fold(text: str) -> str:
     """The text as detectors want it, character by character: positions stay what they are.
 
-    The digits of all scripts become those of ASCII, and all dashes one: `９００－` is `900-`. Else it is NFKC,
+    The digits of all scripts become those of ASCII, and all dashes one: `９００－` is `900-`. Else NFKC,
     where that gives one character.
     """
     return text if text.isascii() else _FOLDABLE.sub(_folded, text)
