@@ -6,6 +6,8 @@ import asyncio
 import base64
 import io
 import json
+import struct
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,6 +115,25 @@ async def test_the_reported_size_is_the_upright_one() -> None:
     exif[0x112] = 6
     body = body_of(image(uri(encode((640, 360), "JPEG", exif=exif), "image/jpeg")))
     assert (await run(body)).header == "0;was=360x640;now=180x320"
+
+
+def turned(kind: str) -> bytes:
+    """A picture of 300 x 200 that says in an unusual place that it stands upright."""
+    exif = Image.Exif()
+    exif[274] = 6
+    if kind == "xmp":
+        return encode((300, 200), "JPEG", xmp=b'<x:xmpmeta><a tiff:Orientation="6"/></x:xmpmeta>')
+    if kind == "avif":
+        return encode((300, 200), "AVIF", exif=exif)
+    content, text = encode((300, 200)), b"eXIf" + exif.tobytes().removeprefix(b"Exif\0\0")
+    chunk = struct.pack(">I", len(text) - 4) + text + struct.pack(">I", zlib.crc32(text))
+    return content[:-12] + chunk + content[-12:]
+
+
+@pytest.mark.parametrize(("kind", "mime"), [("xmp", "jpeg"), ("avif", "avif"), ("late", "png")])
+async def test_the_reported_size_is_the_one_that_the_decoder_saw(kind: str, mime: str) -> None:
+    edited = await run(body_of(image(uri(turned(kind), f"image/{mime}"))), target=MediaTarget(20_000, 32))
+    assert edited.header == "0;was=200x300;now=96x160"
 
 
 async def test_slashes_that_are_escaped() -> None:

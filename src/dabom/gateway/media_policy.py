@@ -121,10 +121,9 @@ class MediaPolicy:
         facts = {part.number: part.facts for part in parts}
         told = [f"{part.number};fetched={part.facts.mime}" for part in parts if part.fetched]
         for scale in decided.scales:
-            text, changed = await self._scale(read_text, scale, target)
             number = scale.part.number
-            texts[number], was, now = text, facts[number].upright, changed.upright
-            facts[number] = changed
+            texts[number], was, facts[number] = await self._scale(read_text, scale, target)
+            now = facts[number].upright
             told.append(f"{number};was={was[0]}x{was[1]};now={now[0]}x{now[1]}")
         edits = [Edit(part.start, part.end, texts[part.number]) for part in parts if part.number in texts]
         told += [f"warning={word}" for word in decided.warnings]
@@ -154,8 +153,11 @@ class MediaPolicy:
 
     async def _scale(
         self, read_text: ReadText, scale: Scale, target: MediaTarget
-    ) -> tuple[bytes, MediaFacts]:
-        """The data URI of a smaller picture, and its facts."""
+    ) -> tuple[bytes, tuple[int, int], MediaFacts]:
+        """The data URI of a smaller picture, the upright size that it had, and its facts.
+
+        The size is the decoder's: there are more places for an orientation than are read from headers.
+        """
         part = scale.part
         read, start, end = read_text, part.start, part.end
         if part.fetched:
@@ -171,7 +173,7 @@ class MediaPolicy:
         width, height = done.sides
         facts = MediaFacts("image", done.mime, width, height, frames=1)
         head = b"data:%b;base64," % done.mime.encode() if wrapped else b""
-        return head + found, facts
+        return head + found, done.was, facts
 
 
 def target_of(settings: UpstreamSettings, max_pixels: int | None = None) -> MediaTarget:
