@@ -23,6 +23,11 @@ _COMMANDS = {
         "control",
         "화면이나 소리를 뺀 대조 클립을 만듭니다. · Make clips with one modality removed.",
     ),
+    "run": (
+        "dabom.cli.clips_run",
+        "run",
+        "폴더의 클립마다 모델에 묻고 답을 저장합니다. · Ask about every clip of a folder; keep the answers.",
+    ),
     "table": (
         "dabom.cli.clips_table",
         "table",
