@@ -74,8 +74,8 @@ def measure_topics(findings: Sequence[Finding], language: str) -> dict[str, Any]
             if finding.heard:
                 heard.append(finding.heard)
     if scenes:
-        topics["scene"] = " ".join(scenes)
-        topics["text"] = texts
+        topics["scene"] = " ".join(dict.fromkeys(scenes))
+        topics["text"] = list(dict.fromkeys(texts))
     if heard:
         topics.update(_hearing(heard, language))
     elif any(isinstance(finding, Watched) and finding.sound_asked for finding in findings):
