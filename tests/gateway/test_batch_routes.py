@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from dabom.testing import ScriptedUpstream, Stall, chat_answer, json_reply, refusing_upstream
+from dabom.testing import ScriptedUpstream, Stall, WaitFor, chat_answer, json_reply, refusing_upstream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -103,3 +104,32 @@ async def test_a_client_that_leaves_during_the_pause_before_a_retry(running_gate
                 await gw.until(lambda: not gw.gateway.running)
             await asyncio.sleep(0.4)
             assert (upstream.requests, upstream.tokens) == (0, 0)
+
+
+async def test_a_batch_fetches_for_a_few_items_at_a_time(running_gateway: Run) -> None:
+    fetched, png = 0, base64.b64decode(PIXEL.partition(",")[2])
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal fetched
+        await reader.readuntil(b"\r\n\r\n")
+        fetched += 1
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(png) + png)
+        await writer.drain()
+        writer.close()
+
+    answer = asyncio.Event()
+    steps = [WaitFor(answer), *json_reply(chat_answer())]
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/a.png"
+    part = {"type": "image_url", "image_url": {"url": url}}
+    body = {"model": "qwen", "messages": [{"role": "user", "content": [part]}]}
+    async with server, ScriptedUpstream(steps) as up:
+        media = {"allow": ["127.0.0.0/8"]}
+        async with running_gateway(up.url, concurrency=64, media=media) as gw, gw.wire() as wire:
+            await wire.request("/chat/batch", batch(NDJSON, *[body] * 40), headers=[("content-type", NDJSON)])
+            await up.wait_seen(8)
+            await asyncio.sleep(0.1)
+            assert (fetched, len(up.seen)) == (8, 8)
+            answer.set()
+            lines = [msgspec.json.decode(line) for line in (await wire.rest()).body.splitlines()]
+        assert [line["status"] for line in lines] == [200] * 40

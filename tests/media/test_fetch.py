@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from dabom.errors import UrlRefused
-from dabom.media.fetch import FetchRules, choose_address, fetch, names, read_url
+from dabom.media.fetch import FetchRules, Room, choose_address, fetch, names, read_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -211,7 +211,7 @@ async def test_sizes_are_bounded_whatever_is_declared() -> None:
     streamed = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
     async with serving(a=reply(large), b=streamed) as host:
         for path in ("/a", "/b"):
-            with pytest.raises(UrlRefused, match="more than 100,000 bytes"):
+            with pytest.raises(UrlRefused, match="more than the 100,000 bytes"):
                 await fetch(host.url(path), rules())
 
 
@@ -256,3 +256,12 @@ async def test_messages_do_not_show_the_path() -> None:
         with pytest.raises(UrlRefused) as caught:
             await fetch(host.url("/token"), rules())
     assert "token" not in caught.value.message
+
+
+async def test_several_files_share_what_one_request_may_fetch() -> None:
+    content = picture()
+    async with serving(a_png=reply(content), b_png=reply(content)) as host:
+        room = Room(len(content) + 10)
+        assert (await fetch(host.url("/a.png"), rules(), room=room)).size == len(content)
+        with pytest.raises(UrlRefused, match="for one request"):
+            await fetch(host.url("/b.png"), rules(), room=room)

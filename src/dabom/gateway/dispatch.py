@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dabom.gateway.upstream import Upstream
 
 _MAX_WAITING_BYTES = 512 * 2**20
+_MAX_FETCHED = 8
+"""Items that hold fetched files at a time: a line of a few bytes may stand for 64 MiB."""
 
 
 class Dispatch:
@@ -39,6 +41,9 @@ class Dispatch:
         self._guard = guard
         self._lanes: dict[str, asyncio.Queue[Asked | None]] = {}
         self._asking: asyncio.TaskGroup
+        self._fetches = asyncio.Semaphore(_MAX_FETCHED)
+        self._fetched: set[int] = set()
+        """Numbers of the items for which outside URLs were fetched."""
         self._running = 0
         """Items that have been taken up and have no line."""
         self._fed = False
@@ -108,6 +113,10 @@ class Dispatch:
             self._enter(asked)
 
     async def _look_and_join(self, asked: Asked) -> None:
+        item = asked.item
+        if item.number not in self._fetched and any(medium.remote for medium in item.facts.media):
+            await self._fetches.acquire()
+            self._fetched.add(item.number)
         try:
             await self._asker.look(asked)
             await self._asker.fit(asked, self._exchange)
@@ -176,6 +185,9 @@ class Dispatch:
     def _finish(self, item: Item, line: bytes) -> None:
         self.pending.pop(item.number, None)
         self.budget.give(item.size)
+        if item.number in self._fetched:
+            self._fetched.remove(item.number)
+            self._fetches.release()
         self.lines.put(line)
         self._running -= 1
         self._end_lanes()

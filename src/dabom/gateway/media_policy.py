@@ -24,7 +24,7 @@ from dabom.gateway.media_options import Listener
 from dabom.gateway.media_plan import MediaTarget, Part, count_flaw, flaw, plan
 from dabom.gateway.splice import Edit
 from dabom.media.facts import read_text_facts
-from dabom.media.fetch import FetchRules, fetch
+from dabom.media.fetch import FetchRules, Room, fetch
 from dabom.media.sources import Pieces, unescape
 from dabom.media.values import MediaFacts
 from dabom.media.worker import Job
@@ -135,11 +135,11 @@ class MediaPolicy:
         )
 
     async def _fetch_all(self, outside: Sequence[tuple[Part, str]]) -> list[Part]:
-        permits = asyncio.Semaphore(_FETCHES)
+        permits, room = asyncio.Semaphore(_FETCHES), Room(self._rules.max_bytes)
 
         async def one(part: Part, url: str) -> Part:
             async with permits:
-                found = await fetch(url, self._rules)
+                found = await fetch(url, self._rules, room=room)
             text = found.uri
             declared, facts = read_text_facts(lambda start, end: text[start:end], len(text))
             return replace(part, facts=facts, declared=declared, fetched=text)

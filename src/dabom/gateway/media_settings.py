@@ -47,7 +47,9 @@ class MediaSettings(BaseModel):
         description="hosts, domains (`*.example`) and networks whose URLs the gateway fetches itself; "
         "private addresses need their network here; all other outside URLs are refused",
     )
-    max_fetch_bytes: int = Field(64 * 2**20, ge=1024, description="size of one fetched file")
+    max_fetch_bytes: int = Field(
+        64 * 2**20, ge=1024, description="bytes fetched for one request, in one file or several"
+    )
     fetch_timeout_s: float = Field(20, gt=0, description="time for one fetched file, redirects included")
     omni: Literal["warn", "fix", "refuse"] = Field(
         "warn",

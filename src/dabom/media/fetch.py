@@ -42,6 +42,13 @@ class FetchRules:
     timeout_s: float = 20.0
 
 
+@dataclass
+class Room:
+    """Bytes that may still be fetched for one request, whatever number of files they are in."""
+
+    left: int
+
+
 @dataclass(frozen=True)
 class Fetched:
     """A data URI as ASCII, the type that its bytes show, and how many they are."""
@@ -130,15 +137,16 @@ async def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-async def fetch(url: str, rules: FetchRules, look_up: Resolve = resolve) -> Fetched:
-    """The bytes behind a URL as a data URI. Raises UrlRefused."""
+async def fetch(url: str, rules: FetchRules, look_up: Resolve = resolve, room: Room | None = None) -> Fetched:
+    """The bytes behind a URL as a data URI; they are taken from `room`. Raises UrlRefused."""
     place = read_url(url)
+    room = room or Room(rules.max_bytes)
     if not rules.allow:
         raise UrlRefused("outside URLs are not opened; send the bytes as a data: URL")
     try:
         async with asyncio.timeout(rules.timeout_s):
             for _ in range(_MAX_REDIRECTS + 1):
-                found = await _get(place, rules, look_up)
+                found = await _get(place, rules, look_up, room)
                 if isinstance(found, Fetched):
                     return found
                 if place.secure and not found.secure:
@@ -149,7 +157,7 @@ async def fetch(url: str, rules: FetchRules, look_up: Resolve = resolve) -> Fetc
     raise UrlRefused(f"{place.host} redirects more than {_MAX_REDIRECTS} times")
 
 
-async def _get(place: Place, rules: FetchRules, look_up: Resolve) -> Fetched | Place:
+async def _get(place: Place, rules: FetchRules, look_up: Resolve, room: Room) -> Fetched | Place:
     """One request to an address that was checked."""
     import aiohttp  # half of the gateways never open an outside URL
 
@@ -165,7 +173,7 @@ async def _get(place: Place, rules: FetchRules, look_up: Resolve) -> Fetched | P
             ) as session,
             session.get(place.url, allow_redirects=False, headers={"Accept-Encoding": "identity"}) as answer,
         ):
-            return await _read(place, answer, rules)
+            return await _read(place, answer, rules, room)
     except (aiohttp.ClientError, OSError) as fault:
         raise UrlRefused(f"{place.host} could not be asked ({type(fault).__name__})") from fault
 
@@ -196,19 +204,22 @@ def _pinned(address: str) -> aiohttp.abc.AbstractResolver:
     return Pinned()
 
 
-async def _read(place: Place, answer: aiohttp.ClientResponse, rules: FetchRules) -> Fetched | Place:
+async def _read(
+    place: Place, answer: aiohttp.ClientResponse, rules: FetchRules, room: Room
+) -> Fetched | Place:
     if answer.status in _REDIRECTS:
         return read_url(urljoin(place.url, answer.headers.get("Location", "")))
     if answer.status != 200:
         raise UrlRefused(f"{place.host} answers with status {answer.status}")
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise UrlRefused(f"{place.host} sends compressed bytes")
-    if (answer.content_length or 0) > rules.max_bytes:
+    if (answer.content_length or 0) > room.left:
         raise _too_many(place, rules)
     text, rest, head, size = bytearray(), b"", b"", 0
     async for chunk in answer.content.iter_any():
         size += len(chunk)
-        if size > rules.max_bytes:
+        room.left -= len(chunk)
+        if room.left < 0:
             raise _too_many(place, rules)
         if len(head) < _SNIFF_BYTES:
             head += chunk[: _SNIFF_BYTES - len(head)]
@@ -230,4 +241,6 @@ def _judge(place: Place, head: bytes, text: bytes, size: int) -> Fetched:
 
 
 def _too_many(place: Place, rules: FetchRules) -> UrlRefused:
-    return UrlRefused(f"{place.host} sends more than {rules.max_bytes:,} bytes, the limit")
+    return UrlRefused(
+        f"{place.host} sends more than the {rules.max_bytes:,} bytes that may be fetched for one request"
+    )
