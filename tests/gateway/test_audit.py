@@ -18,13 +18,20 @@ from dabom.gateway import Audit, AuditSettings, Metrics
 from dabom.gateway.account import Record
 from dabom.gateway.audit import entry
 from dabom.store import open_audit, verify
-from dabom.testing import error_reply, json_reply
+from dabom.testing import (
+    ScriptedUpstream,
+    chat_answer,
+    chat_events,
+    error_reply,
+    json_reply,
+    sse_reply,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
-    from tests.gateway.conftest import Behind, RunningGateway
+    from tests.gateway.conftest import Behind, Run, RunningGateway
 
 _PICTURE = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
@@ -297,3 +304,43 @@ def test_the_loop_pays_next_to_nothing() -> None:
     spent_us = (time.thread_time() - began) / len(records) * 1e6
     audit.close()
     assert spent_us < 10, "measured 0.5 on the machine of the bench"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_model_and_revision_are_what_the_upstream_tells(
+    running_gateway: Run, database: Path, *, stream: bool
+) -> None:
+    told = {"model": "Qwen/Qwen3-VL-8B", "system_fingerprint": "vllm-0.32.0-dfe8a47f"}
+    quoted = 'it says "model": "evil", "system_fingerprint": "evil"'
+    events = [{**one, **told} for one in chat_events(quoted, "b")]
+    script = sse_reply(events) if stream else json_reply(chat_answer(quoted) | told)
+    async with ScriptedUpstream(script, models=["Qwen/Qwen3-VL-8B"]) as upstream:
+        given: dict[str, Any] = {
+            "upstreams": [{"name": "vl", "url": upstream.url, "model": "Qwen/Qwen3-VL-8B"}],
+            "models": {"sees": "vl"},
+            "audit": {"database": str(database)},
+        }
+        async with running_gateway(**given) as gw:
+            body = {"model": "sees", "messages": [], "stream": stream}
+            assert (await gw.ask("/chat", body)).status == 200
+            assert (await gw.ask("/chat/batch", {"items": [{"id": 1, "body": {"model": "sees"}}]})).whole
+    whole = [one for one in _records(database) if one["model"]]
+    assert [one["served"] for one in whole] == ["Qwen/Qwen3-VL-8B"] * 2
+    assert [one["revision"] for one in whole] == ["vllm-0.32.0-dfe8a47f"] * 2
+
+
+async def test_a_revision_of_the_settings_counts_more(running_gateway: Run, database: Path) -> None:
+    answer = chat_answer() | {"system_fingerprint": "vllm-0.32.0-dfe8a47f"}
+    async with ScriptedUpstream(json_reply(answer)) as upstream, ScriptedUpstream(error_reply(503)) as busy:
+        upstreams = [
+            {"name": "one", "url": busy.url, "model": "x", "revision": "r1"},
+            {"name": "two", "url": upstream.url, "model": "y", "revision": "r2"},
+        ]
+        given: dict[str, Any] = {"upstreams": upstreams, "routes": {"all": {"steps": [["one"], ["two"]]}}}
+        given |= {"models": {"m": "all"}, "audit": {"database": str(database)}}
+        async with running_gateway(**given) as gw:
+            assert (await gw.ask("/chat", {"model": "m", "messages": []})).status == 200
+    (record,) = _records(database)
+    assert (record["upstream"], record["served"], record["revision"]) == ("two", "qwen", "r2")
+    assert record["hops"] == ["one;failed=http_503"]
+    assert (record["tokens"]["prompt"], record["tokens"]["answer"]) == (3, 1)

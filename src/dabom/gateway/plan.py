@@ -130,7 +130,10 @@ class Way:
 
     def note(self, record: Record) -> None:
         """Write down the hops so far, and where the request is now."""
-        record.upstream = self.target.name
+        if record.upstream != self.target.name:
+            record.upstream, record.revision = self.target.name, self.target.settings.revision or ""
+            asked = self.plan.need.model if self.plan.need is not None else None
+            record.served = self.target.knows_as(asked or "") if self.plan.decision else record.model or ""
         if self.plan.decision is not None:
             record.route, record.reason = self.plan.route, self.plan.decision.reason
         if self.hops:

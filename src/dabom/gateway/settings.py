@@ -103,6 +103,11 @@ class UpstreamSettings(BaseModel):
     model: str | None = Field(
         None, description="the name by which the upstream knows its model; learned from it when unset"
     )
+    revision: str | None = Field(
+        None,
+        max_length=128,
+        description="revision of the model, for the audit; unset: the `system_fingerprint` of the answers",
+    )
     family: str | None = Field(
         None, description="model family for exact token counts; unset: costs are estimated"
     )

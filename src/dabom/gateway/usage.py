@@ -1,4 +1,4 @@
-"""Tokens as the upstream reports them, read from the end of an answer: nothing is parsed or built."""
+"""What an upstream reports at the end of its answer: tokens, model, revision. Nothing is parsed or built."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 TAIL_BYTES = 4096
 _PIECES = 16
-_NAME = b'"usage"'
-_OBJECT = re.compile(rb'"usage"\s*:\s*\{')
+_USAGE = re.compile(rb'"usage"\s*:\s*\{')
+_MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,128})"')
+_FINGERPRINT = re.compile(rb'"system_fingerprint"\s*:\s*"([^"\\]{1,128})"')
 _PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})\b')
 _ANSWER = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})\b')
 
@@ -34,17 +35,30 @@ class Tail:
 
 def read_usage(tail: bytes) -> tuple[int | None, int | None]:
     """Tokens of the prompt and of the answer by the last `usage` object; None for what is not told."""
-    start = tail.rfind(_NAME)
-    while start >= 0:
-        # within a JSON string each quote has a backslash before it: what somebody wrote about usage is none
-        if tail[start - 1 : start] != b"\\" and _OBJECT.match(tail, start):
-            prompt, answer = _PROMPT.search(tail, start), _ANSWER.search(tail, start)
-            return (int(prompt[1]) if prompt else None), (int(answer[1]) if answer else None)
-        start = tail.rfind(_NAME, 0, start)
-    return None, None
+    found = _last(_USAGE, b'"usage"', tail)
+    if found is None:
+        return None, None
+    prompt, answer = _PROMPT.search(tail, found.end()), _ANSWER.search(tail, found.end())
+    return (int(prompt[1]) if prompt else None), (int(answer[1]) if answer else None)
 
 
 def note_usage(record: Record, tail: bytes) -> None:
     """Write what the upstream told into the record, unless somebody has done so."""
-    if record.prompt_tokens is None and record.answer_tokens is None and 200 <= record.status < 300:
-        record.prompt_tokens, record.answer_tokens = read_usage(tail)
+    if record.prompt_tokens is not None or record.answer_tokens is not None or not 200 <= record.status < 300:
+        return
+    record.prompt_tokens, record.answer_tokens = read_usage(tail)
+    if model := _last(_MODEL, b'"model"', tail):
+        record.served = model[1].decode("utf-8", "replace")
+    if not record.revision and (revision := _last(_FINGERPRINT, b'"system_fingerprint"', tail)):
+        record.revision = revision[1].decode("utf-8", "replace")
+
+
+def _last(pattern: re.Pattern[bytes], name: bytes, tail: bytes) -> re.Match[bytes] | None:
+    """Where the last field of a name stands."""
+    start = tail.rfind(name)
+    while start > 0:
+        # within a JSON string each quote has a backslash before it: what somebody wrote about a field is none
+        if tail[start - 1 : start] != b"\\" and (found := pattern.match(tail, start)):
+            return found
+        start = tail.rfind(name, 0, start)
+    return None
