@@ -177,7 +177,8 @@ def _cut_stretch(job: _Job, windows: list[Window], outcome: Outcome) -> None:
         events.close()
         for draft in drafts.values():
             draft.abandon()
-    outcome.empty.extend(window for index, window in enumerate(windows) if index not in done)
+    if job.cut.end_s is not None:  # else nobody asked for more than there is
+        outcome.empty.extend(window for index, window in enumerate(windows) if index not in done)
 
 
 def _problems(job: _Job, notes: Notes, index: int) -> list[str]:

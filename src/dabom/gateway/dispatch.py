@@ -91,11 +91,15 @@ class Dispatch:
         if item.flaw is not None:
             self._refuse(item, item.flaw)
             return
-        if wait_s := self._exchange.key.reserve():  # a batch takes the pace that its key may have
-            await asyncio.sleep(wait_s)
+        wait_s = self._exchange.key.reserve()
         try:
+            if wait_s:  # a batch takes the pace that its key may have
+                await asyncio.sleep(wait_s)
             asked = await self._asker.begin(item, self._exchange)
-        except DabomError as error:
+        except BaseException as error:
+            self._exchange.key.release()
+            if not isinstance(error, DabomError):
+                raise
             self._refuse(item, error)
             return
         self._join(asked)

@@ -17,6 +17,7 @@ from dabom.gateway.routing import (
     affinity_key,
     choose_route,
     model_names,
+    names_of,
     order_targets,
     target_name,
 )
@@ -25,7 +26,7 @@ from dabom.gateway.succession import Pools, concurrency_of, same_server, unchang
 from dabom.gateway.upstream import Upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import msgspec
 
@@ -215,10 +216,11 @@ class Fleet:
         words = await asyncio.gather(*(self.ask(upstream) for upstream in self.upstreams))
         return {upstream.name: word for upstream, word in zip(self.upstreams, words, strict=True)}
 
-    async def models(self) -> dict[str, Any]:
+    async def models(self, may_use: Callable[[frozenset[str]], bool]) -> dict[str, Any]:
         """The lists of all upstreams as one, and the names of the settings that lead to them.
 
-        An upstream that does not answer is left out.
+        `may_use` gets the names by which a key opens a model; what it may not use is left out, and so is an
+        upstream that does not answer.
         """
         timeout_s = self._routing.health.probe_timeout_s
         answers: list[Mapping[str, Offer] | BaseException] = await asyncio.gather(
@@ -233,8 +235,9 @@ class Fleet:
                 entries |= {name: offer.entry for name, offer in answer.items() if name not in entries}
         if len(faults) == len(answers):
             raise faults[0]
-        ours = [name for name in model_names(self._routing, {}) if name not in entries]
-        return {"object": "list", "data": [*entries.values(), *map(_entry, ours)]}
+        ours = {name: _entry(name) for name in model_names(self._routing, {}) if name not in entries}
+        shown = [one for name, one in (entries | ours).items() if may_use(names_of(name, self._routing))]
+        return {"object": "list", "data": shown}
 
 
 def _entry(name: str) -> dict[str, Any]:

@@ -232,10 +232,15 @@ class KeyUse:
         used, refund = _used(self._record, code, self._charged)
         self._holder.settle(self._charged - used, self._requests if refund else 0, time.monotonic())
 
-    def allow(self, *names: str) -> None:
-        """Raises `RouteForbidden` unless the key may use one of the names (a model's, its route's)."""
+    def may_use(self, names: Iterable[str]) -> bool:
+        """Whether the key may use one of the names (a model's, its route's)."""
         allowed = None if self._holder is None else self._holder.settings.routes
-        if allowed is not None and allowed.isdisjoint(names):
+        return allowed is None or not allowed.isdisjoint(names)
+
+    def allow(self, *names: str) -> None:
+        """Raises `RouteForbidden` unless the key may use one of the names."""
+        if not self.may_use(names):
+            allowed = frozenset() if self._holder is None else self._holder.settings.routes or frozenset()
             raise RouteForbidden(
                 f"the key {self.id} may not use {names[0][:128] if names else 'this'}; "
                 f"it may use {', '.join(sorted(allowed)[:_SHOWN]) or 'nothing'}",
@@ -251,6 +256,11 @@ class KeyUse:
     def reserve(self) -> float:
         """Seconds to wait before the next item of a batch may be asked; it is counted now."""
         return 0.0 if self._holder is None else self._holder.reserve(time.monotonic())
+
+    def release(self) -> None:
+        """An item that was counted by `reserve` is not asked after all."""
+        if self._holder is not None:
+            self._holder.settle(0, 1, time.monotonic())
 
     def settle_item(self, record: Record) -> None:
         """Pay for an item of a batch that is over; its request has been counted by `reserve`."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dabom.errors import UpstreamUnreachable
+from dabom.gateway.routing import AUTO
 from dabom.gateway.routing.fallback import cause_of_error, cause_of_status, room_of
 from dabom.gateway.routing.turns import counts, first_that_counts
 from dabom.gateway.splice import Edit
@@ -55,8 +56,16 @@ class Plan:
         return None if self.decision is None else self.decision.max_pixels
 
     def names(self, model: str | None) -> tuple[str, ...]:
-        """What a key must be allowed to use: the model that was asked for, or the route that it leads to."""
-        return (model or "", self.route) if self.route else (model or "",)
+        """What a key must be allowed to use: the model that was asked for, or the route to which it leads.
+
+        A name opens its own way and no other: that of another modality, or of unknown names, needs its own.
+        """
+        decision = self.decision
+        if decision is None:
+            return (model or "",)
+        if decision.reason in ("modality", "default") and model not in AUTO:
+            return (decision.route,)
+        return (model or "", decision.route, decision.meant)
 
     def adapted(self, target: Upstream, outgoing: Outgoing) -> tuple[Facts, list[Edit]]:
         """The request as one target can take it: its facts, and what changes in the body, most often nothing.

@@ -36,9 +36,9 @@ class Through:
         self._relay = relay
 
     async def models(self, exchange: Exchange, guard: Guard) -> None:
-        """GET /v1/models: the models of all upstreams in one list."""
+        """GET /v1/models: the models of all upstreams in one list, those that the key may use."""
         guard.watch(exchange.receive)
-        body = msgspec.json.encode(await self._fleet.models())
+        body = msgspec.json.encode(await self._fleet.models(exchange.key.may_use))
         ident = (b"x-request-id", exchange.record.request_id.encode())
         await exchange.whole(200, [(b"content-type", b"application/json"), ident], body)
 

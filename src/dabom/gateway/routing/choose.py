@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from dabom.errors import ModalityNotServed, ModelNotFound
@@ -26,7 +26,8 @@ class Decision:
     """Where a request goes. The targets of one step are replicas; a later step is for when they fail.
 
     `route` is the configured name of a model, a route or an upstream, or the served name of a model; `rule`
-    counts the rules of `auto` from 0. All targets take what the request holds.
+    counts the rules of `auto` from 0. All targets take what the request holds. `meant` is the route or
+    upstream that the name of a model stands for.
     """
 
     route: str
@@ -34,6 +35,7 @@ class Decision:
     reason: Reason
     rule: int | None = None
     max_pixels: int | None = None
+    meant: str = ""
 
 
 def choose_route(need: Need, settings: RoutingSettings, known: Mapping[str, Target]) -> Decision:
@@ -65,6 +67,14 @@ def model_names(settings: RoutingSettings, known: Mapping[str, Target]) -> list[
     return sorted(served | set(settings.models) | automatic)
 
 
+def names_of(model: str, settings: RoutingSettings) -> frozenset[str]:
+    """The name of a model, and those of the routes to which it may lead: any of them opens it."""
+    meant = {settings.models[model]} if model in settings.models else set()
+    if model in AUTO:
+        meant |= {rule.route for rule in settings.auto if _asks(rule, AUTO[model])}
+    return frozenset({model, *meant})
+
+
 def _asks(rule: AutoRule, task: str) -> bool:
     return rule.tasks is None or task in rule.tasks
 
@@ -73,8 +83,8 @@ def _named(need: Need, settings: RoutingSettings, known: Mapping[str, Target]) -
     if need.model is None:
         return None
     if need.model in settings.models:
-        found = _resolve(settings.models[need.model], settings, known, "model")
-        return Decision(need.model, found.steps, "model", None, found.max_pixels)
+        meant = settings.models[need.model]
+        return replace(_resolve(meant, settings, known, "model"), route=need.model, meant=meant)
     serving = tuple(name for name, target in known.items() if need.model in target.serves)
     return Decision(need.model, (serving,), "model") if serving else None
 
@@ -122,7 +132,7 @@ def _able(found: Decision, need: Need, known: Mapping[str, Target]) -> Decision 
         for step in found.steps
     )
     left = tuple(step for step in steps if step)
-    return Decision(found.route, left, found.reason, found.rule, found.max_pixels) if left else None
+    return replace(found, steps=left) if left else None
 
 
 def _refuse(need: Need) -> Decision:
