@@ -86,9 +86,9 @@ def test_it_speaks_korean(file: Path) -> None:
     done = run(file.parent, "--config", str(file), LANG="ko_KR.UTF-8")
     assert "요청이 가는 곳" in done.stdout
     assert "업스트림" in run(file.parent, "--config", str(file), "--lang", "ko").stdout
-    assert (
-        run(file.parent, "--config", "no.yaml", "--lang", "ko").stderr == "no.yaml을(를) 읽을 수 없습니다\n"
-    )
+    told = run(file.parent, "--config", "no.yaml", "--lang", "ko").stderr
+    assert told == "no.yaml을(를) 읽을 수 없습니다: 그런 파일이 없습니다\n"
+    assert run(file.parent, "--config", ".").stderr == ". cannot be read: it is no plain file\n"
 
 
 def test_programs_get_all_of_it(file: Path) -> None:

@@ -36,14 +36,17 @@ class Names:
 
     def __post_init__(self) -> None:
         self._upstreams = [target_name(one) for one in self.upstreams]
+        self._circles: set[frozenset[str]] = set()
         self._served = {one.model for one in self.upstreams if one.model}
 
     def resolve(self) -> RoutingSettings:
         """The same, but steps hold upstreams only, and no model stands for a model."""
         self._find_twins()
         routing = self.routing
-        for name in sorted(routing.models.keys() & AUTO.keys()):
-            self._fault(("models", name), f"{name} is a name of the gateway's own; call the model otherwise")
+        for section, names in (("models", routing.models), ("routes", routing.routes)):
+            for name in sorted(names.keys() & AUTO.keys()):
+                told = f"{name} is a name of the gateway's own, with the rules of `auto`; choose another"
+                self._fault((section, name), told)
         routes = {
             name: RouteSettings(steps=self._route(name, ()) or one.steps, max_pixels=one.max_pixels)
             for name, one in routing.routes.items()
@@ -58,6 +61,12 @@ class Names:
     def _fault(self, place: Place, message: str) -> None:
         if (place, message) not in self.flaws:
             self.flaws.append((place, message))
+
+    def _circle(self, names: tuple[str, ...], place: Place) -> None:
+        """Tell of a circle, once: each name in it would come to it."""
+        if frozenset(names) not in self._circles:
+            self._circles.add(frozenset(names))
+            self._fault(place, f"{' -> '.join(names)} goes in a circle")
 
     def _find_twins(self) -> None:
         for name, count in Counter(self._upstreams).items():
@@ -89,7 +98,7 @@ class Names:
         if name in self._upstreams:
             return ((name,),)
         if name in above:
-            self._fault(place, f"{' -> '.join((*above[above.index(name) :], name))} goes in a circle")
+            self._circle((*above[above.index(name) :], name), place)
             return ()
         if name in self.routing.routes:
             return self._route(name, above)
@@ -106,7 +115,7 @@ class Names:
             return meant
         if meant in self.routing.models:
             if meant in (*above, name):
-                self._fault(place, f"{' -> '.join((*above, name, meant))} goes in a circle")
+                self._circle((*above, name, meant), place)
                 return None
             return self._model(meant, (*above, name))
         self._unknown(meant, place)

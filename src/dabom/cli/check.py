@@ -65,7 +65,14 @@ _WORDS = {
     "out_alone": ("--out은 --import와 함께 씁니다", "--out goes with --import"),
     "both": ("--import와 --config 중 하나만 쓰세요", "give --import or --config, not both"),
     "exists": ("{file}이(가) 이미 있습니다; 다른 이름을 주세요", "{file} exists already; give another name"),
-    "no_file": ("{file}을(를) 읽을 수 없습니다", "{file} cannot be read"),
+    "no_file": (
+        "{file}을(를) 읽을 수 없습니다: 그런 파일이 없습니다",
+        "{file} cannot be read: there is no such file",
+    ),
+    "odd_file": (
+        "{file}을(를) 읽을 수 없습니다: 일반 파일이 아닙니다",
+        "{file} cannot be read: it is no plain file",
+    ),
     "wrote": ("{file}에 썼습니다. dabom check --config {file}", "wrote {file}; dabom check --config {file}"),
 }
 
@@ -116,7 +123,7 @@ class _Check:
             return self._misused("both")
         file = options.import_ or options.config
         if file is not None and not file.is_file():
-            return self._misused("no_file", file=file)
+            return self._misused("odd_file" if file.exists() else "no_file", file=file)
         if options.out is not None and options.out.exists():
             return self._misused("exists", file=options.out)
         try:

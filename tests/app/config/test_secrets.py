@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,3 +94,30 @@ def test_variables_stand_anywhere_and_two_dollars_are_one(
 
 def test_a_log_file_is_no_reference(write: Write) -> None:
     assert str(load_settings(write("log_file: gateway.log\n")).log_file) == "gateway.log"
+
+
+@pytest.mark.parametrize(
+    ("database", "warned"),
+    [("audit.db", False), ("postgresql://dabom@db/audit", False), ("postgresql://dabom:pw@db/audit", True)],
+)
+def test_a_database_is_a_secret_when_there_is_a_password_in_it(
+    write: Write, database: str, warned: bool
+) -> None:
+    warnings = read_settings(write(f"audit: {{database: '{database}'}}\n")).warnings
+    assert ["audit.database is a secret" in one.message for one in warnings] == [True] * warned
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [("http://a/v1", False), ("http://a/openai/v1/", False), ("http://a", True), ("http://a/v1/chat", True)],
+)
+def test_an_address_that_hardly_any_server_has_is_warned_of(write: Write, url: str, warned: bool) -> None:
+    warnings = read_settings(write(f"upstreams:\n  - {{name: a,\n     url: '{url}'}}\n")).warnings
+    told = [(one.line, "url of a does not end in /v1" in one.message) for one in warnings]
+    assert told == [(3, True)] * warned
+
+
+def test_a_secret_is_no_pipe(write: Write, folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    (flaw,) = read_settings(write("api_key_file: pipe\n")).flaws
+    assert flaw.message == "pipe cannot be read: it is no file"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 Place = tuple[str | int, ...]
 """Where a value stands: names of mappings and numbers of lists, from the outside in."""
 _MOST_VALUES = 100_000
+_MOST_BYTES = 2**20
+_YAML = "tag:yaml.org,2002:"
+_PLAIN = frozenset({f"{_YAML}map", f"{_YAML}seq"})
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -38,6 +42,10 @@ class Document:
     values: dict[str, Any] = field(default_factory=dict)
     lines: dict[Place, int] = field(default_factory=dict)
     flaws: list[Flaw] = field(default_factory=list)
+    told: set[Place] = field(default_factory=set)
+    """Places of which something wrong has been told; what follows from that needs no words."""
+    outside: set[Place] = field(default_factory=set)
+    """Places whose values come from a variable or a file, and are not shown."""
 
     def line(self, place: Place) -> int | None:
         """The line of a value, or of the nearest thing around it."""
@@ -49,6 +57,11 @@ class Document:
     def fault(self, place: Place, message: str) -> None:
         """Note what is wrong with the value at a place."""
         self.flaws.append(self.flaw(place, message))
+        self.told.add(place)
+
+    def knows(self, place: Place) -> bool:
+        """Whether something wrong has been told of a value, or of what is around it."""
+        return any(place[:end] in self.told for end in range(1, len(place) + 1))
 
     def flaw(self, place: Place, message: str) -> Flaw:
         """What is said of the value at a place."""
@@ -58,12 +71,14 @@ class Document:
         """Let the lines of what stood at `old`, and inside it, be found at `new`."""
         moved = {new + at[len(old) :]: line for at, line in self.lines.items() if at[: len(old)] == old}
         self.lines |= moved
+        for places in (self.told, self.outside):
+            places |= {new + at[len(old) :] for at in places if at[: len(old)] == old}
 
 
 def read_document(file: Path, text: str | None = None) -> Document:
     """The file's values, or those of `text`. Raises `ConfigError` when it cannot be read or is not YAML."""
     try:
-        return _Builder(file, file.read_text(encoding="utf-8") if text is None else text).build()
+        return _Builder(file, _read(file) if text is None else text).build()
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -75,6 +90,20 @@ def read_document(file: Path, text: str | None = None) -> Document:
     except _NotNamesError as error:
         line = f", line {error.line}" if error.line else ""
         raise ConfigError(f"{file}{line} must hold names and values, such as `concurrency: 4`") from None
+
+
+def _read(file: Path) -> str:
+    found = file.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise ConfigError(f"{file} cannot be read: it is a folder; name the file in it")
+    if not stat.S_ISREG(found.st_mode):  # a pipe can be read once, and a reload would find it empty
+        raise ConfigError(f"{file} cannot be read: it is no file that can be read twice; write it to disk")
+    if found.st_size > _MOST_BYTES:
+        raise ConfigError(f"{file} has {found.st_size:,} bytes; a configuration has at most {_MOST_BYTES:,}")
+    text = file.read_text(encoding="utf-8-sig")
+    if not text.strip():  # most likely it is being written at this moment
+        raise ConfigError(f"{file} is empty; write what it shall hold, or a comment if that is nothing")
+    return text
 
 
 def _explain(error: yaml.YAMLError) -> str:
@@ -118,12 +147,17 @@ class _Builder:
             raise yaml.MarkedYAMLError(
                 problem=f"the file holds more than {_MOST_VALUES:,} values", problem_mark=node.start_mark
             )
+        if isinstance(node, yaml.CollectionNode) and node.tag not in _PLAIN:
+            self._flaw(_told_of(node.tag), node)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, place)
         if isinstance(node, yaml.SequenceNode):
             return [self._item(one, (*place, number)) for number, one in enumerate(node.value)]
         try:
             return self._loader.construct_object(node)
+        except yaml.constructor.ConstructorError:
+            self._flaw(_told_of(node.tag), node)
+            return node.value
         except ValueError:  # of a date that no calendar has, or of a number with thousands of digits
             return node.value
 
@@ -158,6 +192,10 @@ class _Builder:
 
     def _flaw(self, message: str, node: yaml.Node) -> None:
         self._made.flaws.append(Flaw(message, _line(node), self._made.file))
+
+
+def _told_of(tag: str) -> str:
+    return f"the tag {tag.replace(_YAML, '!!')} means nothing here; leave it out"
 
 
 def _line(node: yaml.Node) -> int:

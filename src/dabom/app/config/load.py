@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -15,9 +17,11 @@ from dabom.app.config.document import Document, Flaw, read_document
 from dabom.app.config.secrets import Secrets
 from dabom.app.config.shape import fields_at, near
 from dabom.app.config.shorthand import SECTIONS, write_out
+from dabom.app.config.wrong import reason
 from dabom.app.names import idle_rules
 from dabom.app.settings import Settings, exposure
 from dabom.errors import ConfigError
+from dabom.families import FAMILIES, find
 from dabom.gateway.routing import AUTO, target_name
 
 if TYPE_CHECKING:
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 
     from dabom.app.config.document import Place
 
+_BASES = frozenset({"upstreams", "models", "routes", "base_url", "host", "api_key", "keys"})
+"""Settings that others are checked against."""
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 _NO_ADDRESS = "is no address such as http://HOST:PORT/v1"
 
 
@@ -42,7 +49,7 @@ def load_settings(file: Path | None = None, **given: Any) -> Settings:
     """Settings from the environment, `file`, and `given`, which wins over both. Raises `ConfigError`."""
     reading = read_settings(file, **given)
     if reading.settings is None:
-        raise ConfigError("; ".join(map(str, reading.flaws)))
+        raise ConfigError("\n".join(map(str, reading.flaws)))
     return reading.settings
 
 
@@ -66,13 +73,19 @@ def read_settings(
     secrets.put()
     write_out(document)
     _drop_unknown(document)
+    _drop_empty(document)
     settings = _validate(document, {name: value for name, value in given.items() if value is not None})
     if settings is not None:
         _check_whole(settings, document)
     flaws = tuple(dict.fromkeys(sorted(document.flaws, key=_by_line)))
     if settings is None or flaws:
         return Reading(None, flaws)
-    found = (*_literal_secrets(secrets), *_idle_rules(settings, document), *_shut_keys(settings, document))
+    found = (
+        *_literal_secrets(secrets),
+        *_idle_rules(settings, document),
+        *_shut_keys(settings, document),
+        *_odd_addresses(settings, document),
+    )
     unwise = sorted(found, key=_by_line)
     return Reading(settings, (), tuple(unwise))
 
@@ -97,6 +110,12 @@ def _drop_unknown(document: Document) -> None:
         document.values.pop(name)
 
 
+def _drop_empty(document: Document) -> None:
+    """A section whose lines are all comments says nothing."""
+    for name in [name for name, value in document.values.items() if value is None]:
+        document.values.pop(name)
+
+
 def _validate(document: Document, given: dict[str, Any]) -> Settings | None:
     lines = document.lines
     try:
@@ -107,25 +126,38 @@ def _validate(document: Document, given: dict[str, Any]) -> Settings | None:
         settings = Settings(**values | given)
     except ValidationError as error:
         document.flaws += _explain(error, document)
-        return None
+        wrong = {_place(flaw["loc"])[0] for flaw in error.errors(include_input=False)}
+        return None if wrong & _BASES else _validate_rest(document, given, wrong)
     except SettingsError as error:  # a list or a table in the environment is JSON
         document.flaws.append(Flaw(f"{error}; it must be JSON"))
         return None
     try:
         settings.gateway()
     except ValidationError as error:  # the only part that is made late is the upstream `base_url`
-        for flaw in error.errors(include_input=False):
-            told = _NO_ADDRESS if flaw["type"] == "string_pattern_mismatch" else _reason(flaw)
+        for flaw in error.errors():
+            told = _NO_ADDRESS if flaw["type"] == "string_pattern_mismatch" else reason(flaw, shown=False)
             document.fault(("base_url",), f"VLLM_BASE_URL {told}" if told is _NO_ADDRESS else f"url: {told}")
         return None
     return settings
 
 
+def _validate_rest(document: Document, given: dict[str, Any], wrong: set[Any]) -> Settings | None:
+    """The settings without those that are wrong, to see whether the names in them fit together."""
+    values = {name: value for name, value in document.values.items() if name not in wrong}
+    with suppress(ValidationError):  # of what the environment says
+        return Settings(**values | given)
+    return None
+
+
 def _check_whole(settings: Settings, document: Document) -> None:
     """What is wrong between settings that are right by themselves."""
-    if told := exposure(settings):
+    if (told := exposure(settings)) and not document.knows(("host",)):
         document.fault(("host",), told)
     for number, one in enumerate(settings.upstreams):
+        if one.family is not None and find(one.family) is None:
+            meant = near(one.family, FAMILIES)
+            hint = f"did you mean {meant}?" if meant else f"there are {', '.join(FAMILIES)}"
+            document.fault(("upstreams", number, "family"), f"no family is called {one.family}; {hint}")
         for name, path in (("gguf", one.gguf), ("mmproj", one.mmproj)):
             if path is not None and not path.is_file():
                 document.fault(("upstreams", number, name), f"{name} {path} is no file")
@@ -143,8 +175,10 @@ def _check_whole(settings: Settings, document: Document) -> None:
 
 
 def _explain(error: ValidationError, document: Document) -> Iterator[Flaw]:
-    for flaw in error.errors(include_input=False):
+    for flaw in error.errors():
         place = _place(flaw["loc"])
+        if document.knows(place):
+            continue
         shown = ".".join(str(step) for step in flaw["loc"])
         if flaw["type"] == "string_pattern_mismatch":  # the only pattern is that of an upstream's address
             message = f"{shown} {_NO_ADDRESS}"
@@ -154,13 +188,9 @@ def _explain(error: ValidationError, document: Document) -> Iterator[Flaw]:
             hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
             message = f"{shown}: there is no such setting; {hint}"
         else:
-            message = f"{shown}: {_reason(flaw)}"
+            seen = place in document.lines and place not in document.outside
+            message = f"{shown}: {reason(flaw, shown=seen)}"
         yield document.flaw(place, message)
-
-
-def _reason(flaw: Any) -> str:
-    message: str = flaw["msg"]
-    return message.removeprefix("Value error, ")
 
 
 def _place(loc: tuple[int | str, ...]) -> Place:
@@ -174,11 +204,21 @@ def _place(loc: tuple[int | str, ...]) -> Place:
 
 def _literal_secrets(secrets: Secrets) -> Iterator[Flaw]:
     for place in secrets.literal:
+        if place[-1] == "database" and not _PASSWORD.search(secrets.at(place)):
+            continue
         shown, name = ".".join(str(step) for step in place), place[-1]
         told = (
             f"{shown} is a secret in the file; name a variable ({name}_env) or a file ({name}_file) instead"
         )
         yield secrets.document.flaw(place, told)
+
+
+def _odd_addresses(settings: Settings, document: Document) -> Iterator[Flaw]:
+    """Addresses under which hardly any server answers."""
+    for number, one in enumerate(settings.upstreams):
+        if one.url and not re.search(r"/v\d+/?$", one.url):
+            told = f"the url of {target_name(one)} does not end in /v1, as that of most servers does"
+            yield document.flaw(("upstreams", number, "url"), told)
 
 
 def _shut_keys(settings: Settings, document: Document) -> Iterator[Flaw]:

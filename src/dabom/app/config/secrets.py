@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,13 @@ class Secrets:
         """Change the document's values in place."""
         self._mapping(self.document.values, ())
 
+    def at(self, place: Place) -> str:
+        """The text at a place of `literal`."""
+        found: Any = self.document.values
+        for step in place:
+            found = found[step]
+        return str(found)
+
     def _mapping(self, values: dict[str, Any], place: Place) -> None:
         fields = fields_at(self.model, place) or {}
         for name in list(values):
@@ -55,6 +63,8 @@ class Secrets:
         elif isinstance(value, list):
             return [self._value(one, (*place, number)) for number, one in enumerate(value)]
         elif isinstance(value, str):
+            if _VARIABLE.search(value):
+                self.document.outside.add(place)
             return _VARIABLE.sub(lambda found: self._expanded(found, place), value)
         return value
 
@@ -76,6 +86,7 @@ class Secrets:
         found = self._variable(told, at) if end == "env" else self._file(told, at)
         if found is not None:
             values[stem] = found
+            self.document.outside.add(at)
             self.document.move(at, (*place, stem))
 
     def _variable(self, name: str, place: Place) -> str | None:
@@ -88,6 +99,9 @@ class Secrets:
 
     def _file(self, path: str, place: Place) -> str | None:
         try:
+            if not stat.S_ISREG(Path(path).stat().st_mode):  # a pipe would be waited for
+                self.document.fault(place, f"{path} cannot be read: it is no file")
+                return None
             with Path(path).open("rb") as file:
                 return file.read(_MOST_BYTES).decode()
         except OSError as error:

@@ -16,12 +16,15 @@ import re
 from typing import TYPE_CHECKING, Any, get_args
 
 from dabom.app.config.shape import near
+from dabom.gateway import Clocks, Limits
 from dabom.gateway.routing.settings import AutoRule, Modality, Task
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from dabom.app.config.document import Document, Place
 
-SECTIONS = ("clocks", "limits")
+SECTIONS: dict[str, type[BaseModel]] = {"clocks": Clocks, "limits": Limits}
 """Tables whose settings may as well stand at the top of the file."""
 _MODALITIES, _TASKS = get_args(Modality), get_args(Task)
 _ANY = "any"
@@ -54,7 +57,13 @@ def _lift_sections(document: Document) -> None:
         if not isinstance(values, dict):
             document.fault((section,), f"{section} must hold names and values")
             continue
+        known = SECTIONS[section].model_fields
         for name, value in values.items():
+            if name not in known:
+                meant = near(name, known)
+                hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+                document.fault((section, name), f"{section} has no {name}; {hint}")
+                continue
             if name in document.values:
                 told = f"{section}.{name} is set twice; {name} stands at the top of the file too"
                 document.fault((section, name), told)
