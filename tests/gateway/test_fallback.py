@@ -249,6 +249,21 @@ async def test_retries_have_an_end(running_gateway: Run) -> None:
             assert (answer.header("x-dabom-route") or "").count("one;") == 3
 
 
+async def test_the_hops_are_told_when_the_total_time_is_over(route: Any) -> None:
+    async with route({"one": [Reset()], "two": [Stall()]}, total_timeout_s=0.3) as (_, gw):
+        answer = await gw.ask("/chat", ASK)
+        assert (answer.status, answer.error["code"]) == (504, "total_timeout")
+        hops = "m;reason=model, one;failed=upstream_broken, two;failed=total_timeout"
+        assert answer.header("x-dabom-route") == hops
+
+
+async def test_names_that_nobody_serves_do_not_have_everybody_asked(route: Any) -> None:
+    async with route({"one": says("ok"), "two": says("ok")}) as (ups, gw):
+        for _ in range(20):
+            assert (await gw.ask("/chat", {**ASK, "model": "nobody's"})).status == 404
+        assert all(len(up.probes) <= 4 for up in ups.values())
+
+
 async def test_a_full_queue_is_no_reason_to_wait_when_there_is_another(route: Any) -> None:
     busy = [Stall()]
     waits = {"concurrency": 1, "acquire_timeout_s": 0.2}

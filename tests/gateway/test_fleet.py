@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from dabom.gateway import fleet
 from dabom.testing import (
     Close,
     ScriptedUpstream,
@@ -132,7 +133,8 @@ async def test_a_request_without_a_model_goes_to_either(two: Any) -> None:
         assert await answered_by(gw, asks(None)) in ("alpha", "beta")
 
 
-async def test_a_model_that_is_loaded_later_is_found(two: Any) -> None:
+async def test_a_model_that_is_loaded_later_is_found(two: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "_ASK_AGAIN_S", 0.0)
     async with two() as (_, beta, gw):
         assert (await gw.ask("/chat", asks("late"))).status == 404
         beta._models = ["b", "shared", "late"]

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _REFRESH_S = 60.0
 """What an upstream offers is asked anew at least this often, also while its answers tell that it is well."""
+_ASK_AGAIN_S = 1.0
 _JITTER = 0.2
 _CLOCK_GRAIN_S = 0.01
 _NOTHING = Facts()
@@ -56,6 +57,7 @@ class Fleet:
         self._known: dict[str, Target] = {}
         self._by_name: dict[str, Upstream] = {}
         self._asking: asyncio.Task[None] | None = None
+        self._asked_at = float("-inf")
         self._probing: dict[str, asyncio.Task[None]] = {}
         self._before = before
         self.pools: Pools = Pools() if before is None else before.pools
@@ -176,13 +178,21 @@ class Fleet:
         self._known = {upstream.name: upstream.known for upstream in self.upstreams}
 
     async def _ask_all(self) -> None:
-        """Ask all upstreams what they serve; those who come meanwhile wait for the same answers."""
+        """Ask all upstreams what they serve; those who come meanwhile wait for the same answers.
+
+        Once a second is enough when something is known: a client that goes on naming what nobody serves must
+        not have every upstream asked, and judged by that, each time.
+        """
+        now = asyncio.get_running_loop().time()
+        if now - self._asked_at < _ASK_AGAIN_S and any(one.serves for one in self._known.values()):
+            return
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask_each())
         await asyncio.shield(self._asking)
 
     async def _ask_each(self) -> None:
         await asyncio.gather(*(self.ask(upstream) for upstream in self.upstreams))
+        self._asked_at = asyncio.get_running_loop().time()
 
     async def ask(self, upstream: Upstream) -> str:
         """Learn what an upstream serves; its state in one word for /readyz: `ok` or the code of the error."""

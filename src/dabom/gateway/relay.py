@@ -119,6 +119,12 @@ class Relay:
                 if not way.goes_on_after(error):
                     exchange.notes += way.header(f"failed={error.code}")
                     raise
+            except asyncio.CancelledError:
+                if (
+                    guard.reason is not None and not way.settled
+                ):  # the total time is over, or the gateway stops
+                    exchange.notes += way.header(f"failed={guard.reason.code}")
+                raise
             finally:
                 way.note(exchange.record)
             guard.limit_silence_no_more()
