@@ -106,7 +106,7 @@ async def test_a_batch_is_shared_by_its_replicas(replicas: Any) -> None:
         items = [{"id": number, "body": ask("m", user("hello"))} for number in range(40)]
         answer = await gw.ask("/chat/batch", {"items": items})
         assert len(answer.body.splitlines()) == 40
-        assert [len(up.seen) for up in ups.values()] == [20, 20]
+        assert all(18 <= len(up.seen) <= 22 for up in ups.values())
 
 
 # health
