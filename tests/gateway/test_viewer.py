@@ -103,6 +103,19 @@ async def test_pictures_of_a_batch_fit_too(route: Any) -> None:
         assert sorted(sent(seen)[0] for seen in ups[1].seen) == [(640, 480), (641, 480), (642, 480)]
 
 
+@pytest.mark.parametrize("path", ["/chat", "/chat/batch"])
+async def test_options_that_are_left_out_do_not_count(running_gateway: Run, path: str) -> None:
+    """With them the picture would have 3,936 tokens and not fit; without, it has 300."""
+    body = ask(picture(640, 480), mm_processor_kwargs={"min_pixels": 4_000_000}, max_tokens=8)
+    async with ScriptedUpstream(OK) as up:
+        upstream = {"url": up.url, "kind": "vllm", "family": "qwen3-vl", "max_model_len": 1000}
+        upstream |= {"trusts_media_options": False}
+        async with running_gateway(upstreams=[upstream], media={"omni": "fix"}) as gw:
+            answer = await gw.ask(path, {"items": [{"id": 1, "body": body}]} if "batch" in path else body)
+        assert b"prompt_too_long" not in answer.body
+        assert "mm_processor_kwargs" not in {name for name, value in up.seen[0].json().items() if value}
+
+
 @pytest.mark.parametrize("path", ["/chat", "/v1/chat/completions", "/chat/batch"])
 @pytest.mark.parametrize(
     ("part", "code"),

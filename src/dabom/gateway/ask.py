@@ -47,6 +47,8 @@ class Asker:
     def __init__(self, settings: GatewaySettings, fleet: Fleet, accounts: Accounts, viewer: Viewer) -> None:
         self._viewer = viewer
         self.clocks: Clocks = settings.clocks
+        self.scalings = settings.media.workers + 1
+        """Items of one batch whose pictures may wait to be scaled: as many as keep the processes at work."""
         self._limits = settings.limits
         self._forward = settings.forward_authorization
         self._fleet = fleet
@@ -83,7 +85,7 @@ class Asker:
         target = asked.way.target
         facts, edits = asked.way.plan.adapted(target, asked.outgoing)
         if edited is not None:
-            edits += edited.edits
+            facts, edits = edited.of(facts), [*edits, *edited.edits]
         contents = None if edited is None else edited.facts
         cost = weigh(target.meter, facts, asked.outgoing.body, CHAT, contents)
         asked.edits, asked.claim = edits, claim_of(cost, exchange, item=True)

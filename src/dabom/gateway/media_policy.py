@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dabom.errors import InvalidMedia, UrlRefused
-from dabom.families import find
-from dabom.gateway.media_options import Listener
+from dabom.families import find, read_options
+from dabom.gateway.media_options import LOADER, PROCESSOR, Listener
 from dabom.gateway.media_plan import MediaTarget, Part, count_flaw, flaw, plan
 from dabom.gateway.splice import Edit
 from dabom.media.facts import read_text_facts
@@ -32,7 +32,10 @@ from dabom.media.workers import PictureWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
+    from dabom.families import Options
+    from dabom.gateway.facts import Facts
     from dabom.gateway.media_options import MediaOptions
     from dabom.gateway.media_plan import Scale
     from dabom.gateway.media_settings import MediaSettings
@@ -59,12 +62,18 @@ _FETCHES = 4
 class Edited:
     """What is changed in the body, and the facts of the parts as the target will see them.
 
-    `header` is the value of `X-Dabom-Media`, empty when there is nothing to tell.
+    `header` is the value of `X-Dabom-Media`, empty when there is nothing to tell. `options` are those that
+    the target will read; None when they are the request's own.
     """
 
     edits: tuple[Edit, ...]
     facts: tuple[MediaFacts, ...]
     header: str
+    options: Options | None = None
+
+    def of(self, facts: Facts) -> Facts:
+        """The facts of the request as the target will read it."""
+        return facts if self.options is None else msgspec.structs.replace(facts, options=self.options)
 
 
 class _Detail(msgspec.Struct):
@@ -132,6 +141,7 @@ class MediaPolicy:
             (*edits, *_option_edits(options, decided.changes)),
             tuple(facts.values()),
             ", ".join(told[:_MAX_TOLD] + more),
+            _options_left(options, decided.changes),
         )
 
     async def _fetch_all(self, outside: Sequence[tuple[Part, str]]) -> list[Part]:
@@ -253,6 +263,12 @@ def _detail(read_text: ReadText, place: Place) -> str:
 def _pieces(read_text: ReadText, start: int, end: int) -> Iterable[memoryview]:
     for place in range(start, end, _PIECE_CHARS):
         yield memoryview(read_text(place, min(place + _PIECE_CHARS, end)))
+
+
+def _options_left(options: MediaOptions, changes: Mapping[str, Mapping[str, Any] | None]) -> Options | None:
+    if not changes:
+        return None
+    return read_options(changes.get(PROCESSOR, options.processor), changes.get(LOADER, options.loader))
 
 
 def _option_edits(options: MediaOptions, changes: Mapping[str, object]) -> list[Edit]:

@@ -147,7 +147,7 @@ class Relay:
                 outgoing.shown, facts, target, way.plan.route, way.plan.max_pixels
             )
             edits += edited.edits
-            contents, way.media = edited.facts, edited.header
+            facts, contents, way.media = edited.of(facts), edited.facts, edited.header
         cost = weigh(target.meter, facts, outgoing.body, outgoing.path, contents)
         record.predicted_tokens = cost.predicted
         if not way.charged:
