@@ -162,9 +162,9 @@ async def test_continue_serves_on_and_writes_down_what_was_lost(behind: Behind, 
         assert _count(gw, "dropped") == 5
     records = _records(database)
     assert [one["request_id"] for one in records if one["kind"] == "request"] == ["r0", "r1", "r2"]
-    (gap,) = [one for one in records if one["kind"] == "gap"]
-    assert (gap["lost"], gap["refused"]) == (5, 0)
-    assert gap["since"] <= gap["time"]
+    gaps = [one for one in records if one["kind"] == "gap"]  # more than one when the writer wakes in between
+    assert sum(gap["lost"] for gap in gaps) == 5
+    assert all(gap["refused"] == 0 and gap["since"] <= gap["time"] for gap in gaps)
     chain = open_audit(str(database), read_only=True)
     assert verify(chain).lost == 5
     chain.close()

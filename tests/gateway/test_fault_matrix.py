@@ -330,9 +330,9 @@ async def _ask_somehow(gw: RunningGateway, chance: random.Random, picture: str) 
     stays, seconds, hard = chance.random() < 0.5, chance.choice((0.0, 0.01, 0.1, 0.3)), chance.random() < 0.5
     async with gw.wire() as wire:
         try:
-            async with asyncio.timeout(15 if stays else seconds):
+            async with asyncio.timeout(30 if stays else seconds):
                 await wire.request(path, octets, headers=headers)
-                await wire.rest(15)
+                await wire.rest(30)
         except TimeoutError:
             assert not stays, "no end of an answer"
         (wire.reset if hard else wire.leave)()
