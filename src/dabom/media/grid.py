@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from fractions import Fraction
 
-ROUNDING_S = 0.0011
-"""A container may round times to a millisecond."""
+ROUNDING_S = 0.0006
+"""A container that rounds times to milliseconds is off by half of one."""
 _HOLE_S = 1.0
 
 
@@ -73,7 +73,7 @@ class Grid:
 
     def at_end(self, shown_s: float, lasts_s: float) -> list[Place]:
         """The places that the last frame of the recording fills; what is after them stays empty."""
-        found = self.before(shown_s + max(lasts_s, float(1 / self.fps)) + ROUNDING_S, shown_s, lasts_s)
+        found = self.before(shown_s + lasts_s, shown_s, lasts_s)
         if not self.done and self._number:
             self.short.add(self._window)
         return found

@@ -17,6 +17,7 @@ _JUMP_S = 0.02
 """Times that jump by more are a hole or a splice; less is the rounding of a container."""
 _CENTRE, _FRONT, _AROUND = 0.5, 0.2, 0.05
 """Weights of a downmix: people speak from the centre. The bass channel is left out."""
+_USUAL = {6: "5.1", 8: "7.1"}
 _WEIGHTS = {"FC": _CENTRE, "FL": _FRONT, "FR": _FRONT, "LFE": 0.0, "LFE2": 0.0}
 
 
@@ -26,6 +27,15 @@ class Heard(NamedTuple):
     window: int
     samples: NDArray[np.float32]
     filled: int
+
+
+def channel_names(layout: Any) -> list[str]:
+    """FL, FR, FC and so on. A file that does not tell which channel is which has the usual order."""
+    names = [channel.name for channel in layout.channels]
+    usual = _USUAL.get(len(names))
+    if usual is not None and "FC" not in names:
+        return [channel.name for channel in av.AudioLayout(usual).channels]
+    return names
 
 
 def downmix(names: Sequence[str], channels: int) -> NDArray[np.float32]:
@@ -113,8 +123,7 @@ class Hearing:
     def _begin(self, frame: Any, kind: tuple[Any, ...], time_s: float) -> None:
         self._kind, self._at, self._due_s = kind, round(time_s * self._rate), time_s
         self._resampler = av.AudioResampler(format="fltp", layout=frame.layout, rate=self._rate)
-        names = [channel.name for channel in frame.layout.channels]
-        self._matrix = downmix(names, self._channels)
+        self._matrix = downmix(channel_names(frame.layout), self._channels)
 
     def _drain(self) -> None:
         if self._resampler is None:

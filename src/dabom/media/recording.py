@@ -27,6 +27,7 @@ _HDR = frozenset({16, 18})
 """Transfer characteristics of PQ and HLG; ITU-T H.273, table 3."""
 _PROGRESSIVE = frozenset({0, 1})
 """Field orders that FFmpeg calls unknown and progressive."""
+_NO_DECODER = "MPEG-H, AC-4 or another coding that FFmpeg has no decoder for"
 _LOOKS = 12
 """Frames that are decoded to learn how the picture is stored."""
 
@@ -214,7 +215,7 @@ def _first_frames(container: Any, stream: Any) -> Iterator[Any]:
 def _sound(stream: Any) -> SoundTrack:
     context = stream.codec_context
     readable = context is not None and bool(context.sample_rate)
-    codec = context.name if context is not None else _tag(stream)
+    codec = context.name if context is not None else _NO_DECODER
     language = (stream.metadata.get("language") or stream.language or "").lower()
     return SoundTrack(
         stream.index,
@@ -225,13 +226,6 @@ def _sound(stream: Any) -> SoundTrack:
         context.sample_rate or 0 if context is not None else 0,
         context.channels or 0 if context is not None else 0,
     )
-
-
-def _tag(stream: Any) -> str:
-    """The four letters by which the container names a coding that FFmpeg has no decoder for."""
-    tag = getattr(stream, "codec_tag", "") or ""
-    named = tag if isinstance(tag, str) else str(tag)
-    return "MPEG-H" if named.startswith(("mhm", "mha")) else named.strip("\x00") or "an unknown coding"
 
 
 def _origin(container: Any, stream: Any) -> float:

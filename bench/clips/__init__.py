@@ -1,0 +1,1 @@
+"""Cutting of clips, compared with the ffmpeg program."""
