@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from PIL import Image
 
 from dabom.testing import ScriptedUpstream, Stall, WaitFor, chat_answer, json_reply, refusing_upstream
 
@@ -133,3 +135,23 @@ async def test_a_batch_fetches_for_a_few_items_at_a_time(running_gateway: Run) -
             answer.set()
             lines = [msgspec.json.decode(line) for line in (await wire.rest()).body.splitlines()]
         assert [line["status"] for line in lines] == [200] * 40
+
+
+async def test_a_picture_that_is_to_be_scaled_does_not_wait_for_those_of_a_batch(
+    running_gateway: Run,
+) -> None:
+    out = io.BytesIO()
+    Image.effect_noise((1200, 1200), 80).convert("RGB").save(out, "PNG", compress_level=1)
+    url = f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
+    part = {"type": "image_url", "image_url": {"url": url}}
+    body = {"model": "qwen", "messages": [{"role": "user", "content": [part]}]}
+    async with ScriptedUpstream() as up:
+        upstreams = [{"url": up.url, "name": "u", "max_pixels": 10_000}]
+        async with running_gateway(upstreams=upstreams, concurrency=64) as gw, gw.wire() as wire:
+            await wire.request("/chat/batch", batch(JSON, *[body] * 16), headers=[("content-type", JSON)])
+            await up.wait_seen(1, within_s=20)
+            answer = await gw.ask("/chat", body)
+            assert (answer.status, answer.header("x-dabom-media")) == (200, "0;was=1200x1200;now=100x100")
+            assert len(up.seen) < 10, "it has waited for the batch"
+            lines = [msgspec.json.decode(line) for line in (await wire.rest(30)).body.splitlines()]
+        assert [line["status"] for line in lines] == [200] * 16

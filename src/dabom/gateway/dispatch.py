@@ -41,6 +41,8 @@ class Dispatch:
         self._guard = guard
         self._lanes: dict[str, asyncio.Queue[Asked | None]] = {}
         self._asking: asyncio.TaskGroup
+        self._scalings = asyncio.Semaphore(asker.scalings)
+        """So that the pictures of others, who may be in more of a hurry, get in between."""
         self._fetches = asyncio.Semaphore(_MAX_FETCHED)
         self._fetched: set[int] = set()
         """Numbers of the items for which outside URLs were fetched."""
@@ -123,7 +125,8 @@ class Dispatch:
             self._fetched.add(item.number)
         try:
             await self._asker.look(asked)
-            await self._asker.fit(asked, self._exchange)
+            async with self._scalings:
+                await self._asker.fit(asked, self._exchange)
         except DabomError as error:
             self._go_on(asked, error)
         else:
