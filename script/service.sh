@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the gateway in the background: script/service.sh start|status|restart|stop
+# Run the gateway in the background: script/service.sh start|status|reload|restart|stop
 #
 # DABOM_HOST (127.0.0.1) and DABOM_PORT (8001) say where it listens; every other setting is the gateway's own.
 # The PID file and the log are in var/ (DABOM_VAR); the commands are those of .venv/bin (DABOM_BIN). Exit: 0 done (status: running and healthy), 1 failed, 2 wrong use.
@@ -119,6 +119,28 @@ stop() {
   say "stopped: PID $pid"
 }
 
+# Ask the gateway to read its settings anew, and tell what it says of that.
+reload() {
+  local pid from said waited=0
+  if ! pid=$(running); then
+    say "not running"
+    return 1
+  fi
+  from=$(($(wc -c <"$log") + 1))
+  kill -HUP "$pid" || return 1
+  until said=$(tail -c "+$from" "$log" | grep -a -A 99 -m 1 '^dabom: the settings '); do
+    waited=$((waited + 1))
+    if ! running >/dev/null || [ "$waited" -ge $((start_within_s * 5)) ]; then
+      say "no word about the settings; see $log"
+      return 1
+    fi
+    sleep 0.2
+  done
+  said=$(grep -v '^{' <<<"$said") # the request log is in the same file
+  say "$said"
+  case $said in *"loaded anew"*) ;; *) return 1 ;; esac
+}
+
 status() {
   local pid port body
   if ! pid=$(running); then
@@ -140,9 +162,10 @@ case ${1:-} in
   start) lock && start ;;
   stop) lock && stop ;;
   restart) lock && stop && start ;;
+  reload) reload ;;
   status) status ;;
   *)
-    say "usage: script/service.sh start|status|restart|stop"
+    say "usage: script/service.sh start|status|reload|restart|stop"
     exit 2
     ;;
 esac

@@ -234,6 +234,22 @@ async def test_many_hangups_and_requests_at_once(serve: Serve, tmp_path: Path) -
         assert two.seen
 
 
+async def test_a_hangup_before_the_port_opens_reloads_once_it_is(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "dabom.yaml"
+    file.write_text("concurrency: 2\n", encoding="utf-8")  # the reader takes seconds to start
+    async with serve("--config", str(file), wait=False) as served:
+        async with asyncio.timeout(30):
+            while not served.family():  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+        assert b"listens" not in served.stderr
+        file.write_text("concurrency: 3\n", encoding="utf-8")
+        served.signal(signal.SIGHUP)
+        await served.says(_LOADED, 40)
+        assert served.stderr.index(b"dabom listens") < served.stderr.index(_LOADED)
+        served.signal()
+        assert await served.ended() == 0
+
+
 _IN_A_TERMINAL = """
 import os, pty, sys, time
 pid, master = pty.fork()

@@ -24,7 +24,9 @@ ROUTES = {
     ("get", "/v1/models"),
     ("get", "/v1/{path}"),
     ("post", "/v1/{path}"),
+    ("post", "/admin/reload"),
 }
+WITHOUT_BODY = {("post", "/admin/reload")}
 KEY = [("authorization", "Bearer sk-gate")]
 
 
@@ -58,7 +60,7 @@ async def test_every_route_has_an_example(behind: Behind, route: tuple[str, str]
     async with behind() as (_, gw):
         operation = operations((await gw.ask("/openapi.json")).json())[route]
         contents = list(operation["responses"]["200"]["content"].values())
-        if route[0] == "post":
+        if route[0] == "post" and route not in WITHOUT_BODY:
             contents += operation["requestBody"]["content"].values()
         assert contents
         assert all(map(example_in, contents)), contents

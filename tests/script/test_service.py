@@ -32,7 +32,7 @@ def var(tmp_path: Path) -> Path:
 def service(var: Path, port: int) -> Iterator[Service]:
     """The script on a port and a folder of its own, in front of an upstream that is not there."""
 
-    def run(verb: str, **env: str) -> subprocess.CompletedProcess[str]:
+    def run(verb: str, cwd: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         ours = {
             "DABOM_VAR": str(var),
             "DABOM_BIN": str(Path(sys.executable).parent),
@@ -42,6 +42,7 @@ def service(var: Path, port: int) -> Iterator[Service]:
         return subprocess.run(
             [str(_SCRIPT), *verb.split()],
             env={**os.environ, **ours, **env},
+            cwd=cwd,
             capture_output=True,
             text=True,
             timeout=50,
@@ -84,6 +85,22 @@ def test_start_status_restart_stop(service: Service, var: Path, port: int) -> No
     assert (stopped.returncode, stopped.stderr.strip()) == (0, f"stopped: PID {second}")
     assert not (var / "dabom.pid").exists()
     assert service("status").returncode == 1
+
+
+def test_reload(service: Service, tmp_path: Path) -> None:
+    told = service("reload")
+    assert (told.returncode, told.stderr.strip()) == (1, "not running")
+    file = tmp_path / ".env"  # the gateway's folder is the caller's
+    assert service("start", cwd=str(tmp_path)).returncode == 0
+    file.write_text("DABOM_IDLE_TIMEOUT_S=50\n")
+    told = service("reload")
+    assert (told.returncode, told.stdout) == (0, "")
+    assert "the settings are loaded anew" in told.stderr
+    file.write_text("DABOM_IDLE_TIMEOUT_S=soon\n")
+    told = service("reload")
+    assert told.returncode == 1
+    assert "the settings stay as they are" in told.stderr
+    assert service("status").returncode == 0
 
 
 def test_a_pid_that_is_another_programs_is_left_alone(service: Service, var: Path) -> None:
@@ -131,4 +148,4 @@ def test_a_gateway_that_ends_while_starting_is_told_with_its_log(service: Servic
 def test_wrong_use_is_2(service: Service, verb: str) -> None:
     wrong = service(verb)
     assert wrong.returncode == 2
-    assert "start|status|restart|stop" in wrong.stderr
+    assert "start|status|reload|restart|stop" in wrong.stderr

@@ -45,24 +45,52 @@ def serve(settings: Settings, load: Callable[[], Settings]) -> None:
     """
     _open_standard_streams()
     keep_memory_steady()
+    hangup = Hangup()
     with asyncio.Runner(loop_factory=_new_loop) as runner:
-        runner.run(_serve(settings, load))
+        runner.run(_serve(settings, load, hangup))
 
 
-async def _serve(settings: Settings, load: Callable[[], Settings]) -> None:
+async def _serve(settings: Settings, load: Callable[[], Settings], hangup: Hangup) -> None:
     async with Children() as children:
         urls = await children.bring(find_children(settings))
         gateway_settings = complete(settings, urls)
         gateway = build(gateway_settings, _open_log(settings))
-        server = Server(gateway, settings, gateway_settings.clocks)
+        server = Server(gateway, settings, gateway_settings.clocks, hangup)
         Reload(load, settings, children).attach(gateway, server)
         await server.serve()
+
+
+class Hangup:
+    """SIGHUP has two meanings: load the settings anew, and, in a terminal, that it has been closed.
+
+    Before there is a loop to tell, the first is remembered and the second ends the process.
+    """
+
+    def __init__(self) -> None:
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # under nohup
+        self._in_terminal = _has_terminal() and not ignored
+        self.came_early = False
+        if not ignored:
+            signal.signal(signal.SIGHUP, self._come_early)
+
+    @property
+    def is_the_end(self) -> bool:
+        """Whether the terminal has been closed."""
+        return self._in_terminal and not _has_terminal()
+
+    def _come_early(self, *_: object) -> None:
+        if self.is_the_end:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGHUP)
+        self.came_early = True
 
 
 class Server(uvicorn.Server):
     """uvicorn, but it drains, and the process ends with 0 after SIGTERM."""
 
-    def __init__(self, gateway: Gateway, settings: Settings, clocks: Clocks) -> None:
+    def __init__(
+        self, gateway: Gateway, settings: Settings, clocks: Clocks, hangup: Hangup | None = None
+    ) -> None:
         limits = gateway.limits
         config = uvicorn.Config(
             gateway,
@@ -83,7 +111,7 @@ class Server(uvicorn.Server):
         self._gateway = gateway
         self._clocks = clocks
         self._draining: asyncio.Task[None] | None = None
-        self._ends_with_terminal = False
+        self._hangup = hangup
         self.on_hangup: Callable[[], None] = lambda: None
         """What SIGHUP does; without it the signal would end the process."""
         logging.getLogger("uvicorn.error").addFilter(_says_something)
@@ -101,6 +129,8 @@ class Server(uvicorn.Server):
         spare_collector()
         port = self.servers[0].sockets[0].getsockname()[1]
         sys.stderr.write(f"dabom listens on http://{self.config.host}:{port} (API pages: /docs)\n")
+        if self._hangup is not None and self._hangup.came_early:
+            self.on_hangup()
 
     def renew(self, clocks: Clocks, limits: Limits) -> None:
         """Let connections that are made from now on keep to other times and sizes."""
@@ -113,8 +143,7 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_stop)
-        under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        self._ends_with_terminal = _has_terminal() and not under_nohup
+        self._hangup = self._hangup or Hangup()
         loop.add_signal_handler(signal.SIGHUP, self._told_to_reload)
         try:
             yield
@@ -130,9 +159,11 @@ class Server(uvicorn.Server):
             self.should_exit = self.force_exit = True
 
     def _told_to_reload(self) -> None:
-        """SIGHUP has two meanings: load the settings anew, and, in a terminal, that it has been closed."""
-        if self._ends_with_terminal and not _has_terminal():
+        hangup = self._hangup
+        if hangup is not None and hangup.is_the_end:
             self._told_to_stop()
+        elif hangup is not None and not self.started:
+            hangup.came_early = True
         elif self._draining is None:
             self.on_hangup()
 

@@ -66,9 +66,12 @@ _ERROR: dict[str, Any] = {
 }
 _FAULTS = {
     "400": ("Malformed JSON, or a batch that is none", "invalid_json"),
+    "401": ("Not the admin key", "unauthorized"),
+    "404": ("No `admin_key` is set, so there is no such path", "not_found"),
     "408": ("The body stopped arriving", "upload_timeout"),
     "413": ("Too large", "body_too_large"),
     "415": ("Not JSON", "unsupported_media_type"),
+    "422": ("A mistake in the file; the settings stay as they are", "reload_refused"),
     "502": ("The upstream cannot be reached, or broke off", "upstream_unreachable"),
     "503": ("No permit came free, or the gateway is shutting down", "queue_timeout"),
     "504": ("A clock ran out", "first_byte_timeout"),
@@ -95,6 +98,7 @@ def add_relayed_paths(schema: dict[str, Any]) -> None:
             },
         }
     }
+    paths["/admin/reload"] = {"post": _reload()}
     paths["/v1/{path}"] = {method: _through(method) for method in ("get", "post")}
 
 
@@ -123,7 +127,7 @@ def _chat(operation: str, summary: str) -> dict[str, Any]:
                     "text/event-stream": {"schema": {"type": "string"}, "example": _EVENTS},
                 },
             },
-            **_faults(*_FAULTS),
+            **_faults("400", "408", "413", "415", "502", "503", "504"),
         },
     }
 
@@ -176,6 +180,20 @@ def _batch() -> dict[str, Any]:
                 "content": {"application/x-ndjson": {"schema": {"type": "string"}, "example": _LINES}},
             },
             **_faults("400", "408", "413", "415"),
+        },
+    }
+
+
+def _reload() -> dict[str, Any]:
+    return {
+        "operationId": "reload",
+        "tags": ["operation"],
+        "summary": "Read the settings anew",
+        "description": "Wants the admin key as `Authorization: Bearer`. Requests that run end on the "
+        "settings that they began with. `after_restart` names changes that wait for a restart.",
+        "responses": {
+            "200": _json("The settings hold", {"reloaded": True, "after_restart": ["port"]}),
+            **_faults("401", "404", "422"),
         },
     }
 
