@@ -33,6 +33,21 @@ _COMMANDS = {
         "table",
         "클립 폴더를 표로 보입니다. · Show folders of clips as a table.",
     ),
+    "runs": (
+        "dabom.cli.clips_keep",
+        "list_runs",
+        "저장된 실행을 보입니다. · Show the runs that are kept.",
+    ),
+    "export": (
+        "dabom.cli.clips_keep",
+        "export",
+        "실행의 결과를 표로 내보냅니다. · Give out the results of a run as a table.",
+    ),
+    "purge": (
+        "dabom.cli.clips_keep",
+        "purge_runs",
+        "오래된 실행의 클립과 결과를 지우고 감사 기록을 남깁니다. · Remove old runs; audit it.",
+    ),
 }
 
 
