@@ -121,6 +121,33 @@ def test_what_is_falsified_in_a_database_is_found(
     assert found.fault_count == len(kinds)
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [("DELETE FROM dabom_audit WHERE seq >= ?", (7,))],
+        [("DELETE FROM dabom_audit WHERE seq >= ?", (0,))],
+        [("UPDATE dabom_audit SET hash = ? WHERE seq = ?", (b"1" * 32, 9))],
+    ],
+)
+def test_a_writer_finds_that_what_it_wrote_last_is_gone(
+    chain: AuditChain, tamper: Callable[..., None], statements: list[tuple[str, tuple[object, ...]]]
+) -> None:
+    head = chain.append(_records(9))
+    tamper(*statements)
+    chain.append(_records(2, 9))
+    chain.append(_records(2, 11))
+    broken = [fault for fault in verify(chain).faults if fault.kind == "broken"]
+    assert [(fault.last, head.hash.hex() in fault.message) for fault in broken] == [(9, True)]
+
+
+def test_a_writer_minds_no_other_one(chain: AuditChain, database: str) -> None:
+    other = open_audit(database)
+    for number in range(4):
+        (chain, other)[number % 2].append(_records(2, 2 * number))
+    other.close()
+    assert verify(chain).faults == ()
+
+
 def test_what_is_no_bytes_is_a_fault_and_no_failure(sqlite: str) -> None:
     chain = open_audit(sqlite)
     chain.append(_records(3))

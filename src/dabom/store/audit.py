@@ -45,6 +45,7 @@ class AuditChain:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._unsure: tuple[Sequence[Mapping[str, Any]], Head] | None = None
+        self._last: Head | None = None
 
     @property
     def name(self) -> str:
@@ -65,17 +66,25 @@ class AuditChain:
         """Write records in one transaction; the new head. Raises `StoreError`, and then none is written.
 
         A server may have committed although its answer was lost: whoever tries again gives the same list, and
-        what is there already is not written twice.
+        what is there already is not written twice. When the record that this writer wrote last is gone, its
+        end was cut off; nobody could see that later, so a record tells it.
         """
         with self._database.write() as connection:
             if self._unsure is not None and self._unsure[0] is records:
                 written = self._unsure[1]
                 if _hash_of(connection, written.seq) == written.hash:
+                    self._last = written
                     return written
-            head = append_records(connection, records)
+            head = append_records(connection, [*self._missing(connection), *records])
             self._unsure = (records, head)
-        self._unsure = None
+        self._unsure, self._last = None, head
         return head
+
+    def _missing(self, connection: Connection) -> list[Mapping[str, Any]]:
+        last = self._last
+        if last is None or _hash_of(connection, last.seq) == last.hash:
+            return []
+        return [{"kind": "broken", "time": _now(), "last": last.seq, "hash": last.hash.hex()}]
 
     def head(self) -> Head | None:
         """The last record; None when there is not even the first."""
@@ -163,7 +172,11 @@ def verify(
 
 def _genesis() -> dict[str, str]:
     """What the first record says: a name that no other chain has, so that chains cannot be mixed up."""
-    return {"kind": "genesis", "chain": uuid.uuid4().hex, "time": datetime.now(UTC).isoformat()}
+    return {"kind": "genesis", "chain": uuid.uuid4().hex, "time": _now()}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
 
 
 def _head(connection: Connection) -> Head | None:

@@ -44,11 +44,16 @@ class Head:
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What a check reads of a record: its number, its kind and how many others it says were lost."""
+    """What a check reads of a record: its number, its kind and how many others it says were lost.
+
+    One of the kind `broken` has the number and the hash of a record that a writer did not find any more.
+    """
 
     seq: int
     kind: str
     lost: int = 0
+    last: int = 0
+    hash: str = ""
 
 
 _TOLD = msgspec.json.Decoder(Told)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 FaultKind: TypeAlias = Literal[
-    "changed", "removed", "reordered", "inserted", "replaced", "truncated", "anchor"
+    "changed", "removed", "reordered", "inserted", "replaced", "truncated", "broken", "anchor"
 ]
 
 
@@ -96,6 +96,14 @@ class Verifier:
             self._shift = said.seq - row.seq
             if said.kind == "gap":
                 self.lost += said.lost
+            elif said.kind == "broken":
+                yield Fault(
+                    "broken",
+                    row.seq,
+                    said.last,
+                    f"record {row.seq} tells that record {said.last} was there no more, with the hash "
+                    f"{said.hash[:64]}: the end had been removed or replaced",
+                )
 
     def finish(self) -> Iterator[Fault]:
         """What shows only when there are no more rows: that the end is missing."""
