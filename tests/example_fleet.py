@@ -106,14 +106,18 @@ class ExampleFleet:
                 await asyncio.sleep(0.02)
 
     async def record(self, answer: Answer) -> Any:
-        """The record of a request in the audit, out of a chain that is whole."""
+        """The record of a request in the audit."""
+        return await self.record_of(answer.request_id)
+
+    async def record_of(self, request_id: str) -> Any:
+        """The record of a request or of an item, out of a chain that is whole."""
         database = str(self.folder / "audit.db")
         async with asyncio.timeout(_WRITTEN_WITHIN_S):
             while True:
                 with contextlib.closing(open_audit(database, read_only=True)) as chain:
                     assert verify(chain).faults == ()
                     rows = [json.loads(row.record) for row in chain.rows(1)]
-                found = [row for row in rows if row.get("request_id") == answer.request_id]
+                found = [row for row in rows if row.get("request_id") == request_id]
                 if found:
                     return found[0]
                 await asyncio.sleep(0.05)
@@ -133,9 +137,10 @@ class ExampleFleet:
 def example_fleet(
     folder: Path, upstreams: Mapping[str, Mapping[str, Any]], **more: Any
 ) -> Iterator[ExampleFleet]:
-    """The example with other values for its upstreams, by name (None leaves one out), and further settings.
+    """The example with other values for its upstreams, by name, and further settings.
 
-    A key, the audit and the log are on.
+    None takes a value of an upstream away; tables are added to those of the file. A key, the audit and the
+    log are on.
     """
     settings = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     named = {one["name"]: one for one in settings["upstreams"]}
@@ -148,7 +153,9 @@ def example_fleet(
     settings["audit"] = {"database": str(folder / "audit.db")}
     settings["log_file"] = str(folder / "log")
     file = folder / "fleet.yaml"
-    file.write_text(yaml.safe_dump({**settings, **more}, allow_unicode=True), encoding="utf-8")
+    for name, value in more.items():
+        settings[name] = {**settings.get(name, {}), **value} if isinstance(value, dict) else value
+    file.write_text(yaml.safe_dump(settings, allow_unicode=True), encoding="utf-8")
     port = free_port()
     root = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "dabom.cli", "serve", "--config", str(file), "--port", str(port)]

@@ -225,6 +225,17 @@ async def test_a_picture_costs_what_was_predicted(fleet: ExampleFleet, size: tup
     assert grown["predicted_tokens"] == grown["prompt_tokens"]
 
 
+async def test_options_that_llama_cpp_does_not_read_do_not_count(fleet: ExampleFleet) -> None:
+    """With them a vLLM would take 3,936 tokens for the picture, for which there is no room here."""
+    picture, options = _picture(640, 480), {"mm_processor_kwargs": {"min_pixels": 4_000_000}}
+    plain = await fleet.post(_request(_SMALL, "describe", picture))
+    answer = await fleet.post(_request(_SMALL, "describe", picture, **options))
+    assert answer.status == 200, answer.body
+    assert answer.usage["prompt_tokens"] == plain.usage["prompt_tokens"]
+    lines = [await fleet.line(one) for one in (plain, answer)]
+    assert lines[0]["predicted_tokens"] == lines[1]["predicted_tokens"]
+
+
 async def test_a_batch_is_spread_over_the_fleet(fleet: ExampleFleet) -> None:
     bodies = [
         _request("auto", "describe"),

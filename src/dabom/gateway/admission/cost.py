@@ -43,6 +43,9 @@ _UNKNOWN_FILE = 4_096
 _SOUND_TOKENS_PER_S = 25
 _LEAST_SOUND_BYTES_PER_S = 4_000
 _LONGEST_SOUND_S = 600
+_NO_OPTIONS = families.Options()
+_DEAF = frozenset({"llama_cpp"})
+"""Kinds of upstreams that do not read `mm_processor_kwargs` and `media_io_kwargs`."""
 _WHAT_TO_DO = {
     "text": "shorten the text or leave old messages out",
     "image": "send a smaller picture",
@@ -136,8 +139,9 @@ class Meter:
         least = facts.text_bytes // MOST_BYTES_PER_TOKEN
         parts, exact = [Part("text", text, exact=False)], True
         prompt = text
+        options = _NO_OPTIONS if self._settings.kind in _DEAF else facts.options
         for index, medium in enumerate(facts.media):
-            part = self._part(medium, media[index] if index < len(media) else None, facts.options, index + 1)
+            part = self._part(medium, media[index] if index < len(media) else None, options, index + 1)
             parts.append(part)
             prompt += part.tokens
             exact = exact and part.exact
