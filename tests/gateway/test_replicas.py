@@ -236,3 +236,30 @@ async def test_a_configured_model_needs_no_list(running_gateway: Run, script: li
             for name in ("public", "m"):
                 assert (await gw.ask("/chat", ask(name, user("hi")))).status == 200
             assert [seen.json()["model"] for seen in up.seen if seen.method == "POST"] == ["m", "m"]
+
+
+async def _ask_many(gw: RunningGateway, path: str, count: int) -> list[int]:
+    """The statuses of so many requests at once, or of so many items."""
+    body = ask("m", user("hello"))
+    if path == "/chat":
+        return [answer.status for answer in await asyncio.gather(*(gw.ask(path, body) for _ in range(count)))]
+    answer = await gw.ask(path, {"items": [{"id": number, "body": body} for number in range(count)]})
+    return [msgspec.json.decode(line)["status"] for line in answer.body.splitlines()]
+
+
+@pytest.mark.parametrize("path", ["/chat", "/chat/batch"])
+async def test_those_who_wait_for_a_replica_leave_it_when_its_breaker_opens(replicas: Any, path: str) -> None:
+    settings = {"concurrency": 2, "first_byte_timeout_s": 0.2, "health": {"breaker_failures": 2}}
+    async with replicas({"a": [Stall()], "b": OK}, **settings) as (ups, gw):
+        assert await _ask_many(gw, path, 30) == [200] * 30
+        assert len(ups["a"].seen) <= 4
+
+
+@pytest.mark.parametrize("path", ["/chat", "/chat/batch"])
+async def test_those_who_wait_for_a_replica_leave_it_when_it_wants_to_be_left_alone(
+    replicas: Any, path: str
+) -> None:
+    busy = [Wait(0.05), *error_reply(429, "slow down", headers=[("retry-after", "9")])]
+    async with replicas({"a": busy, "b": OK}, concurrency=1) as (ups, gw):
+        assert await _ask_many(gw, path, 30) == [200] * 30
+        assert len(ups["a"].seen) == 1

@@ -175,6 +175,10 @@ class Dispatch:
                 target.expect(-asked.claim.tokens, -1)
                 raise
             asked.record.queue_ms += round((loop.time() - began) * 1000, 2)
+            if asked.way.passes_over(loop.time()):
+                _give_back(target, asked.claim, None)
+                self._start(self._join_again, asked)
+                continue
             task = self._asking.create_task(self._ask(asked))
             # not in the task: one that is cancelled before its first step would keep the permit
             task.add_done_callback(partial(_give_back, target, asked.claim))

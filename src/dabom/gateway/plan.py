@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from dabom.gateway.upstream import Upstream
 
 HEADER, MEDIA_HEADER = b"x-dabom-route", b"x-dabom-media"
+UNFIT = "unfit"
+"""The hop of a target that was not asked: its breaker has opened, or it wants to be left alone."""
 _RETRY_PAUSE_S = (0.05, 0.25)
 _UNSAFE = re.compile(r"[^!-$&-+\--:<-~]")
 """What a name may not hold in the header: spaces, commas, semicolons and what is not ASCII."""
@@ -120,6 +122,7 @@ class Way:
         self.left_out = 0
         """Media of older turns that the target was not sent."""
         self._next = deque(plan.targets[1:])
+        self._passed: set[str] = set()
         self._rounds = retries
         self._connected = False
         self._metrics = metrics
@@ -136,6 +139,24 @@ class Way:
         self._connected = True
         cause = cause_of_status(status, body)
         return self._goes_on(cause, f"http_{status}", room_of(body) if cause == "long" else None)
+
+    def passes_over(self, now: float) -> bool:
+        """Whether another target is to be asked, since this one became unfit while a permit was waited for.
+
+        Then `target` is the next one. Each is passed over once, and asked in the end when nobody else can.
+        """
+        target = self.target
+        if target.name in self._passed or target.health.fit(now):
+            return False
+        if not any(one.health.fit(now) for one in self._next):
+            return False
+        self._passed.add(target.name)
+        self._next.append(target)
+        self.hops.append(f"{_safe(target.name)};failed={UNFIT}")
+        self._metrics.fallbacks.add(self.plan.route, target.name, UNFIT)
+        self.pause_s = 0.0
+        self.target = self._next.popleft()
+        return True
 
     def note(self, record: Record) -> None:
         """Write down the hops so far, and where the request is now."""

@@ -157,6 +157,8 @@ class Relay:
         target.expect(cost.tokens)
         try:
             async with permit:
+                if way.passes_over(exchange.now()):
+                    return False
                 return await self._try(exchange, guard, way, outgoing, edits)
         finally:
             target.expect(-cost.tokens, -1)
