@@ -34,7 +34,8 @@ REMEDIES = {
     "invalid_request": "Read the message: it names what was found and what is allowed.",
     "invalid_json": "Send one well-formed JSON object in UTF-8.",
     "invalid_media": "Send a file that opens in a player, as a `data:` URL with the right MIME type.",
-    "media_unsupported": "Send one still picture as PNG, JPEG or WebP; what moves as a clip (`video_url`).",
+    "media_unsupported": "Send one still picture as PNG, JPEG or WebP; what moves as a clip (`video_url`). "
+    "Cut from a copy of the recording whose sound is AAC or PCM.",
     "media_mismatch": "Name the type that the bytes have, in a part of that kind.",
     "media_too_large": "Send a smaller picture or fewer of them, or raise the limits of `media`.",
     "url_refused": "Send the bytes as a `data:` URL, or let `media.allow` name the host.",
@@ -72,7 +73,7 @@ REMEDIES = {
     "client_gone": "Nothing: it is for logs; the client left before its answer was whole.",
     "invalid_config": "Correct the setting that the message names; see [settings](settings.md).",
     "start_failed": "Read the log that the message names; its last lines say why.",
-    "store_failed": "Read the message: it names the database and what it answered.",
+    "store_failed": "Read the message: it names the database or the folder, and what it answered.",
     "store_too_new": "Use the Dabom that wrote the database, or a newer one.",
     "ask_failed": "Read the message: it names the endpoint and what happened.",
     "connect_failed": "Check the URL that the command was given and that a server listens there.",

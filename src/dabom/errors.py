@@ -43,7 +43,7 @@ DabomError                        500 internal_error
 ├── ClientGone                    499 client_gone          nobody is left to answer
 ├── ConfigError                   500 invalid_config       raised before anything listens
 ├── StartFailed                   500 start_failed         raised by the commands that start a gateway
-├── StoreError                    500 store_failed         a database cannot be opened, read or written
+├── StoreError                    500 store_failed         a database or folder cannot be read or written
 │   └── StoreTooNew               500 store_too_new
 └── AskError                      500 ask_failed           what `dabom.client` raises for a failed request
     ├── ConnectFailed             502 connect_failed
@@ -99,7 +99,7 @@ class InvalidMedia(ClientError):
 
 
 class MediaUnsupported(InvalidMedia):
-    """A picture is of a kind that model servers do not read, or moves, or has pages."""
+    """A picture moves, has pages or is of no kind that is read; or a recording's sound has no decoder."""
 
     code = "media_unsupported"
 
@@ -343,7 +343,7 @@ class StartFailed(DabomError):
 
 
 class StoreError(DabomError):
-    """A database cannot be opened, read or written. The message holds no value that was to be stored."""
+    """A database or a folder of clips cannot be opened, read or written. No value is in the message."""
 
     code = "store_failed"
 
