@@ -307,7 +307,7 @@ def test_the_loop_pays_next_to_nothing() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_model_and_revision_are_what_the_upstream_tells(
+async def test_model_and_revision_of_the_upstream_are_told(
     running_gateway: Run, database: Path, *, stream: bool
 ) -> None:
     told = {"model": "Qwen/Qwen3-VL-8B", "system_fingerprint": "vllm-0.32.0-dfe8a47f"}
@@ -341,6 +341,6 @@ async def test_a_revision_of_the_settings_counts_more(running_gateway: Run, data
         async with running_gateway(**given) as gw:
             assert (await gw.ask("/chat", {"model": "m", "messages": []})).status == 200
     (record,) = _records(database)
-    assert (record["upstream"], record["served"], record["revision"]) == ("two", "qwen", "r2")
+    assert (record["upstream"], record["served"], record["revision"]) == ("two", "y", "r2")
     assert record["hops"] == ["one;failed=http_503"]
     assert (record["tokens"]["prompt"], record["tokens"]["answer"]) == (3, 1)

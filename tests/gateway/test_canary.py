@@ -306,3 +306,33 @@ async def test_nothing_is_in_the_audit(behind: Behind, tmp_path_factory: pytest.
     assert b'"kind":"image"' in written
     _check("the audit", written)
     _check("the audit", (folder / "audit.db").read_bytes())
+
+
+async def test_a_mistake_of_ours_is_told_without_its_words(
+    behind: Behind, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What an exception says may be a piece of the body."""
+
+    async def fail(*_: object) -> None:
+        try:
+            raise KeyError(_SECRET)
+        except KeyError as error:
+            raise ExceptionGroup(_SECRET, [ValueError(_SECRET)]) from error
+
+    async with behind() as (_, gw):
+        monkeypatch.setattr(gw.gateway._stage.relay, "serve", fail)
+        answer = await gw.ask("/chat", _encoded(), headers=[_JSON])
+        assert (answer.status, answer.error["code"]) == (500, "internal_error")
+        await _expect_nothing(gw, [answer])
+    assert "ValueError" in caplog.text
+    assert "test_canary.py" in caplog.text
+    assert _SECRET not in caplog.text
+
+
+async def test_what_is_read_from_an_answer_is_no_client_s(behind: Behind) -> None:
+    """An answer may hold what a client gave names to; of that nothing is read."""
+    echo = {"model": "qwen", "metadata": {"system_fingerprint": _SECRET, "model": _SECRET, "usage": {}}}
+    async with behind(json_reply(echo)) as (_, gw):
+        for path in ("/v1/responses", "/v1/other"):
+            assert (await gw.ask(path, {"model": "qwen", "input": "x"})).status == 200
+        await _expect_nothing(gw)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import traceback
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -156,8 +157,8 @@ class Gateway:
                     await self._guarded(stage, scope, exchange, guard, label)
         except DabomError as error:
             await exchange.fail(error)
-        except Exception:  # a mistake of ours: the client gets the same shape as for any other error
-            _LOGGER.exception("request %s failed", record.request_id)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours: the client gets the usual shape
+            _LOGGER.error("request %s failed: %s", record.request_id, _where(error))
             await exchange.fail(DabomError("the gateway made a mistake; its log has the request id"))
         finally:
             self._accounts.close(record, label)
@@ -224,6 +225,13 @@ async def _route(stage: Stage, scope: Scope, exchange: Exchange, guard: Guard, l
         await stage.batch.serve(exchange, guard)
     else:
         await stage.relay.serve(exchange, guard, "/chat/completions")
+
+
+def _where(error: BaseException) -> str:
+    """The kind of an error and the lines of code; not its message, which may quote what somebody said."""
+    inner = [_where(one) for one in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
+    lines = "".join(traceback.format_tb(error.__traceback__))
+    return "\n".join([f"{type(error).__name__}\n{lines}", *inner])
 
 
 def _label(path: str) -> str:

@@ -162,8 +162,7 @@ class Way:
         """Write down the hops so far, and where the request is now."""
         if record.upstream != self.target.name:
             record.upstream, record.revision = self.target.name, self.target.settings.revision or ""
-            asked = self.plan.need.model if self.plan.need is not None else None
-            record.served = self.target.knows_as(asked or "") if self.plan.decision else record.model or ""
+            record.served = self.target.knows_as(record.model or "")
         if self.plan.decision is not None:
             record.route, record.reason = self.plan.route, self.plan.decision.reason
         if self.hops:

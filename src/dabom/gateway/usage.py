@@ -1,4 +1,4 @@
-"""What an upstream reports at the end of its answer: tokens, model, revision. Nothing is parsed or built."""
+"""What an upstream reports at the end of its answer: tokens and revision. Nothing is parsed or built."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 TAIL_BYTES = 4096
 _PIECES = 16
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
-_MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,128})"')
-_FINGERPRINT = re.compile(rb'"system_fingerprint"\s*:\s*"([^"\\]{1,128})"')
+_FINGERPRINT = re.compile(rb'"system_fingerprint"\s*:\s*"([A-Za-z0-9._:+-]{1,64})"')
+_CHATS = frozenset({"/chat", "/chat/batch item", "/v1/chat/completions", "/v1/completions"})
+"""Paths whose answers hold nothing that a client could have given a name to."""
 _PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})\b')
 _ANSWER = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})\b')
 
@@ -47,10 +48,9 @@ def note_usage(record: Record, tail: bytes) -> None:
     if record.prompt_tokens is not None or record.answer_tokens is not None or not 200 <= record.status < 300:
         return
     record.prompt_tokens, record.answer_tokens = read_usage(tail)
-    if model := _last(_MODEL, b'"model"', tail):
-        record.served = model[1].decode("utf-8", "replace")
-    if not record.revision and (revision := _last(_FINGERPRINT, b'"system_fingerprint"', tail)):
-        record.revision = revision[1].decode("utf-8", "replace")
+    if not record.revision and record.path in _CHATS:
+        found = _last(_FINGERPRINT, b'"system_fingerprint"', tail)
+        record.revision = "" if found is None else found[1].decode()
 
 
 def _last(pattern: re.Pattern[bytes], name: bytes, tail: bytes) -> re.Match[bytes] | None:
