@@ -130,6 +130,27 @@ def test_what_the_server_would_refuse_has_no_tokens_and_a_reason(tmp_path: Path)
     assert all(reason in file["error"] for reason, file in zip(reasons, told["files"], strict=True))
 
 
+def test_a_file_that_no_server_reads_does_not_hide_the_others(tmp_path: Path) -> None:
+    (tmp_path / "a.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+    (tmp_path / "empty.mp4").touch()
+    picture = _picture(tmp_path / "b.png", (64, 64))
+    files = (str(tmp_path / "a.svg"), str(tmp_path / "empty.mp4"), picture)
+    code, out, _ = _tokens(*files, "--family", "qwen3-vl", "--json")
+    told = json.loads(out)["files"]
+    assert (code, [file["kind"] for file in told]) == (1, ["image", "video", "image"])
+    assert [file["tokens"] for file in told] == [None, None, 64]
+    assert [file.get("error") for file in told] == [
+        "SVG is no picture of pixels; send it as PNG",
+        "the file is empty",
+        None,
+    ]
+
+
+def test_a_name_is_shown_as_it_is(tmp_path: Path) -> None:
+    _, out, _ = _tokens(_picture(tmp_path / "a[bold]b.png", (64, 64)), "--family", "qwen3-vl")
+    assert out.splitlines()[4].split()[0] == "a[bold]b.png"
+
+
 def test_people_get_a_table_and_the_calculation(tmp_path: Path) -> None:
     clip = _clip(tmp_path / "a.mp4")
     code, out, _ = _tokens(clip, "--family", "qwen3-vl")

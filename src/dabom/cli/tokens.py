@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass
+from mimetypes import guess_type
 from pathlib import Path  # noqa: TC003 Typer reads the annotations at run time
 from typing import Annotated, Any
 
@@ -138,7 +139,10 @@ def _line(path: Path, family: Family, options: TokensOptions) -> _Line:
         raise InvalidMedia(f"{path}: cannot be read ({error.strerror})") from None
     kind = (sniff(content[:512]) or "").partition("/")[0]
     if kind not in _KINDS:
-        raise InvalidMedia(f"{path}: no picture, clip or sound of a kind that is read")
+        called = (guess_type(path.name)[0] or "").partition("/")[0]
+        if called not in _KINDS:
+            raise InvalidMedia(f"{path}: no picture, clip or sound of a kind that is read")
+        return _Line(path, Counted(called), Cost({}, 0), _unread(content))
     try:
         found = count(content)
     except InvalidMedia as error:
@@ -146,6 +150,15 @@ def _line(path: Path, family: Family, options: TokensOptions) -> _Line:
     edges = Edges(options.min_pixels, options.max_pixels)
     asked = Options(options.fps, None, edges, edges, options.use_audio_in_video)
     return _Line(path, found, _cost(found, family, asked))
+
+
+def _unread(content: bytes) -> str:
+    """Why a server refuses what only the name calls a picture, a clip or a sound."""
+    if not content:
+        return "the file is empty"
+    if b"<svg" in content[:1024]:
+        return "SVG is no picture of pixels; send it as PNG"
+    return "no picture, clip or sound of a kind that is read"
 
 
 def _cost(found: Counted, family: Family, asked: Options) -> Cost:
@@ -211,7 +224,7 @@ def _row(line: _Line, side: int) -> list[str]:
     found, cost = line.found, line.cost
     reported = f"{next(iter(cost.tokens.values())):,}" if cost.tokens else _REFUSED[side]
     return [
-        line.path.name,
+        escape(line.path.name),
         _KINDS[found.kind][side],
         f"{found.width}x{found.height}" if found.width else "",
         f"{found.seconds:.2f} s" if found.kind != "image" else "",
