@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.box import SIMPLE
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from dabom.cli.language import Language, choose_language, tell
