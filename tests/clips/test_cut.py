@@ -4,6 +4,7 @@ import itertools
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import av
 import numpy as np
 import pytest
 from tests.clips.make_recordings import (
@@ -21,7 +22,7 @@ from dabom.clips.cut import Cut, Outcome, cut_clips
 from dabom.clips.manifest import MANIFEST, read_manifest
 from dabom.clips.profiles import PROFILES
 from dabom.errors import ConfigError, InvalidMedia, MediaUnsupported
-from dabom.media.cutting import Shown, decode_windows
+from dabom.media.cutting import Shown, decode_windows, may_skip
 from dabom.media.recording import choose_sound, read_recording
 from dabom.media.shape import Shape
 
@@ -292,6 +293,28 @@ def test_two_cuts_of_one_recording_are_the_same_bytes(tmp_path: Path) -> None:
     one = cut(source).made
     two = cut_clips(Cut(source, tmp_path / "again", every_s=1.0)).made
     assert one == two
+
+
+def test_passing_over_frames_undecoded_changes_no_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"bf": "3", "preset": "veryfast", "x264-params": "b-adapt=0:scenecut=0"}
+    source = make(tmp_path / "in.mp4", Recorded(seconds=3, fps=Fraction(30), gop=40, options=options))
+    with av.open(str(source)) as file:
+        assert may_skip(file, read_recording(source))
+    thrifty = cut(source).made
+    monkeypatch.setattr("dabom.media.cutting.may_skip", lambda *_: False)
+    assert cut_clips(Cut(source, tmp_path / "all", every_s=1.0)).made == thrifty
+
+
+def test_where_the_rate_varies_every_frame_is_decoded(tmp_path: Path) -> None:
+    times = (*(n / 30 for n in range(60)), *(2 + n / 10 for n in range(10)))
+    source = make(tmp_path / "in.mp4", Recorded(fps=Fraction(30), times=times, seconds=3))
+    with av.open(str(source)) as file:
+        assert not may_skip(file, read_recording(source))
+    made = cut(source).made
+    for clip in made[:2]:
+        assert numbers(tmp_path / "out" / clip.clip) == expected(Recorded(times=times), clip.start_s)
 
 
 def test_black_still_and_silent_shares(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,3 +65,22 @@ def test_a_native_rate_takes_frames_in_a_row_in_spite_of_rounding() -> None:
     for window, first in ((0, 179), (1, 359)):
         count = 180 if window == 0 else 40
         assert [found[Place(window, n)] for n in range(count)] == list(range(first, first + count))
+
+
+@given(st.integers(5, 61), st.floats(0, 1), st.lists(st.booleans(), min_size=60, max_size=60))
+def test_a_frame_that_is_not_wanted_changes_nothing(rate: int, shift: float, kept: list[bool]) -> None:
+    times = [shift + n / rate for n in range(rate * 4)]
+    starts = [shift + 0.5, shift + 2.0]
+    whole = walk(Grid(starts, Fraction(10), 10), times, 1 / rate)
+    judge = Grid(starts, Fraction(10), 10)
+    left = [n for n, t in enumerate(times) if judge.wants(t, 1 / rate) or kept[n % 60] or n == 0]
+    thinned = walk(Grid(starts, Fraction(10), 10), [times[n] for n in left], 1 / rate)
+    assert {place: left[number] for place, number in thinned.items()} == whole
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.01, 0.02])
+def test_at_three_times_the_rate_two_frames_in_three_are_not_wanted(shift: float) -> None:
+    grid = Grid([0.0, 1.0], Fraction(10), 10)
+    wanted = [grid.wants(n / 30 + shift, 1 / 30) for n in range(60)]
+    assert 19 <= sum(wanted) <= 20
+    assert not any(grid.wants(2 + n / 30, 1 / 30) for n in range(30))

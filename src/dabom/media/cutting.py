@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _LISTED_PREROLL_S, _PREROLL_S = 1.0, 15.0
 """How far before the first window the pass begins; without a list of places, a seek may miss a key frame."""
+_SKIPPING = frozenset({"h264", "hevc"})
+"""Codings of which FFmpeg tells frames that no other refers to."""
 _LAG_S = 10.0
 """Sound this far behind the picture has stopped."""
 
@@ -99,6 +101,8 @@ class _Walk:
         self._shown: Any = None
         self._shown_s: float | None = None
         self._may_be_late = True
+        self._frugal = self._picture is not None and not shape.native and may_skip(container, recording)
+        self._skips = False
         if self._picture is not None:
             self._picture.thread_type = "AUTO"
 
@@ -136,6 +140,8 @@ class _Walk:
         if not heard and self._grid.done:
             yield from self._waited(self._time(packet.dts, packet.time_base))
             return
+        if not heard and self._frugal:
+            self._choose_skip(packet)
         try:
             frames = packet.decode()
         except (av.FFmpegError, ValueError):
@@ -147,6 +153,14 @@ class _Walk:
             else:
                 for whole in (frame,) if self._weave is None else self._weave.take(frame):
                     yield from self._pictured(whole)
+
+    def _choose_skip(self, packet: Any) -> None:
+        """Let the decoder pass over a frame that no place needs and no other frame refers to."""
+        time_s = self._time(packet.pts, packet.time_base)
+        wanted = time_s is None or self._grid.wants(time_s, self._step_s)
+        if wanted == self._skips:
+            self._skips = not wanted
+            self._picture.codec_context.skip_frame = "NONREF" if self._skips else "DEFAULT"
 
     def _listened(self, frame: Any) -> Iterator[Event]:
         time_s = self._time(frame.pts, frame.time_base)
@@ -211,3 +225,13 @@ class _Walk:
 
     def _time(self, ticks: int | None, base: Fraction | None) -> float | None:
         return None if ticks is None or base is None else float(ticks * base) - self._origin_s
+
+
+def may_skip(container: Any, recording: Recording) -> bool:
+    """Frames may be passed over undecoded: their times are sure, because the rate is one and the same.
+
+    FFmpeg tells so of MP4 and QuickTime by an average rate that is the finest rate, too.
+    """
+    track = picture_track(container)
+    sure = container.format.name.startswith("mov") and track.average_rate == track.base_rate
+    return sure and not recording.interlaced and track.codec_context.name in _SKIPPING

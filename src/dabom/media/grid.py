@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 
 ROUNDING_S = 0.0006
 """A container that rounds times to milliseconds is off by half of one."""
+_TICK_S = 0.0002
+"""How far a time may be off where the rate is sure: a tick of the container's clock."""
 _HOLE_S = 1.0
 
 
@@ -77,6 +81,17 @@ class Grid:
         if not self.done and self._number:
             self.short.add(self._window)
         return found
+
+    def wants(self, time_s: float, lasts_s: float) -> bool:
+        """Some place lies where the frame of `time_s` shows, if it shows for `lasts_s`, which is sure."""
+        begin = time_s - ROUNDING_S - _TICK_S
+        end = time_s + lasts_s - ROUNDING_S + _TICK_S
+        window = max(0, bisect_right(self.starts, begin) - 1)
+        step = float(1 / self.fps)
+        number = max(0, math.ceil((begin - self.starts[window]) / step))
+        if number < self.frames:
+            return self.starts[window] + number * step < end
+        return window + 1 < len(self.starts) and self.starts[window + 1] < end
 
     def _due(self, shown_s: float | None) -> float:
         start, step = self.starts[self._window], float(1 / self.fps)
