@@ -4,7 +4,7 @@ from dabom.gateway.account import Accounts, Log
 from dabom.gateway.audit import Audit, AuditSettings
 from dabom.gateway.exchange import ABORT, LOST
 from dabom.gateway.gateway import Gateway
-from dabom.gateway.keys import Keys, KeySettings, hash_line
+from dabom.gateway.keys import Keys, KeySettings, find_twins, hash_line, is_hash
 from dabom.gateway.metrics import Metrics
 from dabom.gateway.settings import Clocks, GatewaySettings, Key, Limits, UpstreamSettings
 
@@ -24,5 +24,7 @@ __all__ = [
     "Log",
     "Metrics",
     "UpstreamSettings",
+    "find_twins",
     "hash_line",
+    "is_hash",
 ]

@@ -116,10 +116,26 @@ def hash_line(key: str) -> str:
     return f"sha256:{digest(key.encode()).hex()}"
 
 
+def is_hash(secret: str) -> bool:
+    """Whether it is a `sha256:` line, which may be seen."""
+    return _HASH.fullmatch(secret) is not None
+
+
 def _digest_of(secret: str) -> bytes:
     """Of a key as it is, or of its `sha256:` line."""
     line = _HASH.fullmatch(secret)
     return bytes.fromhex(line[1]) if line else digest(secret.encode())
+
+
+def find_twins(settings: GatewaySettings) -> tuple[str, str] | None:
+    """Two settings that name one key: a client would be the admin, or have another one's limits."""
+    seen = {bytes.fromhex(key.hash.removeprefix("sha256:")): f"the key {key.id}" for key in settings.keys}
+    for name, secret in ((SINGLE, settings.api_key), ("admin_key", settings.admin_key)):
+        if secret is not None:
+            found = seen.setdefault(_digest_of(secret.get_secret_value()), name)
+            if found != name:
+                return name, found
+    return None
 
 
 class Holder:

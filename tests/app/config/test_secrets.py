@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dabom.app import load_settings, read_settings
+from dabom.errors import ConfigError
+from dabom.gateway import hash_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,3 +123,24 @@ def test_a_secret_is_no_pipe(write: Write, folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     (flaw,) = read_settings(write("api_key_file: pipe\n")).flaws
     assert flaw.message == "pipe cannot be read: it is no file"
+
+
+@pytest.mark.parametrize("name", ["api_key", "admin_key"])
+def test_the_hash_of_a_key_is_no_secret(write: Write, name: str) -> None:
+    assert read_settings(write(f"{name}: {hash_line('dabom-0123456789-0123456789')}\n")).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "api_key: {key}\nadmin_key: {hash}\n",
+        "keys:\n  - id: anna\n    hash: {hash}\nadmin_key: {key}\n",
+        "keys:\n  - id: anna\n    hash: {hash}\napi_key: {hash}\n",
+    ],
+)
+def test_no_key_is_two(write: Write, lines: str) -> None:
+    """Whoever has a client's key must not be the admin, nor one client another."""
+    key = "dabom-0123456789-0123456789"
+    with pytest.raises(ConfigError, match="is the same key as") as raised:
+        load_settings(write(lines.format(key=key, hash=hash_line(key))))
+    assert key not in str(raised.value)

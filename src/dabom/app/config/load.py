@@ -22,6 +22,7 @@ from dabom.app.names import idle_rules
 from dabom.app.settings import Settings, exposure
 from dabom.errors import ConfigError
 from dabom.families import FAMILIES, find
+from dabom.gateway import find_twins, is_hash
 from dabom.gateway.routing import AUTO, target_name
 
 if TYPE_CHECKING:
@@ -164,7 +165,11 @@ def _check_whole(settings: Settings, document: Document) -> None:
         if one.gguf is not None and find_spec("xllamacpp") is None:
             told = "a gguf is served by the wheel xllamacpp, which is not installed; install dabom[llama-cpp]"
             document.fault(("upstreams", number, "gguf"), told)
-    names = settings.names(*settings.gateway().upstreams)
+    gateway = settings.gateway()
+    if twins := find_twins(gateway):
+        told = f"{twins[0]} is the same key as {twins[1]}; make another: dabom keys new"
+        document.fault((twins[0],), told)
+    names = settings.names(*gateway.upstreams)
     names.resolve()
     more = len(names.upstreams) - len(settings.upstreams)
     for place, message in names.flaws:
@@ -204,7 +209,10 @@ def _place(loc: tuple[int | str, ...]) -> Place:
 
 def _literal_secrets(secrets: Secrets) -> Iterator[Flaw]:
     for place in secrets.literal:
-        if place[-1] == "database" and not _PASSWORD.search(secrets.at(place)):
+        value = secrets.at(place)
+        if place[-1] == "database" and not _PASSWORD.search(value):
+            continue
+        if len(place) == 1 and is_hash(value):
             continue
         shown, name = ".".join(str(step) for step in place), place[-1]
         told = (
