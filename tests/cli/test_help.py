@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-_COMMANDS = ("serve", "chat", "tokens", "demo", "keys", "audit")
+_COMMANDS = ("serve", "chat", "tokens", "clips", "demo", "keys", "audit")
 _MAIN = """
 import sys
 heavy = {"aiohttp", "av", "dabom.client", "dabom.gateway", "fastapi", "numpy", "sqlalchemy", "uvicorn"}

@@ -131,7 +131,7 @@ def _cells(row: dict[str, Any], language: Language) -> list[str]:
 
 @takes(ExportOptions)
 def export(options: ExportOptions) -> None:
-    """실행의 결과를 표로 내보냅니다. · Give out the results of a run as a table."""
+    """실행의 결과를 표로 내보냅니다. · Write the results as a table."""
     language = choose_language(options.lang, os.environ)
     with opened(options.database, language, read_only=True) as runs:
         run = runs.find(options.run)

@@ -98,7 +98,7 @@ class RunOptions:
 
 @takes(RunOptions)
 def run(options: RunOptions) -> None:
-    """폴더의 클립마다 모델에 묻고 답을 저장합니다. · Ask about every clip of a folder; keep the answers.
+    """폴더의 클립마다 모델에 묻고 답을 저장합니다. · Ask about every clip; keep the answers.
 
     중단되면 --resume으로 이어 가며, 끝난 클립은 다시 묻지 않습니다. 실패한 클립이 있으면 1로 끝납니다.
     · An interrupted run goes on with --resume; what has its answer is not asked again. Exits 1 when a clip
