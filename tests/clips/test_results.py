@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.clips.stored import answer, attempt, put_clips, stored_run
 
-from dabom.clips.results import percentiles, read_results, results_of, summary
+from dabom.clips.results import busy_s, percentiles, read_results, results_of, summary
 from dabom.store import RunItem, open_runs
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def test_a_summary_counts_by_state_code_and_category(tmp_path: Path) -> None:
     assert news["codes"] == {"empty": 1}
     assert news["low"] < 0.5 < news["high"]
     assert told["latency_ms"]["p50"] == pytest.approx(750)
-    assert told["clips_a_minute"] == pytest.approx(60 * 3 / 3.25, abs=0.01)
+    assert told["clips_a_minute"] == pytest.approx(60 * 3 / (0.25 + 0.25 + 1.25), abs=0.01)
     assert told["controls"] == []
 
 
@@ -48,6 +49,15 @@ def test_a_control_that_failed_is_not_judged() -> None:
     ]
     attempts = {n: [attempt(n, answer(speech="앵커가 말한다"))] for n in range(2)}
     assert [result.claims for result in results_of(items, attempts)] == [None, True]
+
+
+def test_time_counts_while_something_is_under_way() -> None:
+    one, other = attempt(0, "", elapsed_ms=1500), attempt(1, "", elapsed_ms=500)  # begin 1 s apart
+    late = attempt(3600, "", elapsed_ms=250)
+    assert busy_s([late, other, one]) == pytest.approx(1.5 + 0.25)
+    queued = replace(late, usage={"wall_ms": 900})
+    assert busy_s([queued]) == pytest.approx(0.9)
+    assert busy_s([]) == 0
 
 
 def test_percentiles() -> None:

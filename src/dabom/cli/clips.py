@@ -26,12 +26,17 @@ _COMMANDS = {
     "run": (
         "dabom.cli.clips_run",
         "run",
-        "폴더의 클립마다 모델에 묻고 답을 저장합니다. · Ask about every clip of a folder; keep the answers.",
+        "폴더의 클립마다 모델에 묻고 답을 저장합니다. · Ask about every clip; keep the answers.",
     ),
     "table": (
         "dabom.cli.clips_table",
         "table",
         "클립 폴더를 표로 보입니다. · Show folders of clips as a table.",
+    ),
+    "report": (
+        "dabom.cli.clips_report",
+        "show_report",
+        "실행의 결과를 요약합니다. · Say what a run adds up to.",
     ),
     "runs": (
         "dabom.cli.clips_keep",
@@ -41,7 +46,7 @@ _COMMANDS = {
     "export": (
         "dabom.cli.clips_keep",
         "export",
-        "실행의 결과를 표로 내보냅니다. · Give out the results of a run as a table.",
+        "실행의 결과를 표로 내보냅니다. · Write the results as a table.",
     ),
     "purge": (
         "dabom.cli.clips_keep",

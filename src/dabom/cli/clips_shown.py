@@ -9,7 +9,8 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from dabom.cli.clips_words import CLAIMS, code_words
+from dabom.cli.clips_words import CLAIMS
+from dabom.clips.report_words import code_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -51,6 +51,11 @@ def read_age(text: str) -> int:
     return int(found[1]) * _SECONDS[found[2]]
 
 
+def report_path(run: Run) -> Path:
+    """Where a run's report is written unless told otherwise: beside the clips, so that it can play them."""
+    return Path(run.place) / f"report-{run.id}.html"
+
+
 def purge(runs: Runs, before: float, now: float, *, dry_run: bool = False) -> list[Purged]:
     """Remove every run of clips that ended, or else began, before that time, with its media.
 
@@ -69,7 +74,7 @@ def _purge_one(runs: Runs, run: Run, young: set[Path], now: float, dry_run: bool
         return found
     try:
         with runs.held(run.id):
-            _remove(found.media, Path(run.place))
+            _remove((report_path(run), *found.media), Path(run.place))
             runs.erase(run.id, _record(run, items, found, now))
     except StoreError as error:
         if "another process" not in error.message:
@@ -117,9 +122,10 @@ def _remove(media: Iterable[Path], place: Path) -> None:
         with suppress(InvalidMedia):  # a manifest that nobody can read is not ours to write anew
             _tidy_manifest(folder)
         for empty in (folder, *folder.parents):
-            if not empty.is_relative_to(place) or any(empty.iterdir()):
+            if not empty.is_relative_to(place) or (empty.is_dir() and any(empty.iterdir())):
                 break
-            empty.rmdir()
+            with suppress(FileNotFoundError):
+                empty.rmdir()
 
 
 def _tidy_manifest(folder: Path) -> None:

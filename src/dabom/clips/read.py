@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -100,6 +100,13 @@ def read_outcome(line: Line, flight: Flight, schema: Mapping[str, Any]) -> Outco
         flight.asked,
     )
     return _decided(attempt)
+
+
+def timed(outcome: Outcome, now: float) -> Outcome:
+    """With the time from its upload until its line came, which has the wait for a permit in it."""
+    attempt = outcome.attempt
+    wall_ms = round(max(0.0, now - attempt.started_at) * 1000, 1)
+    return replace(outcome, attempt=replace(attempt, usage={**attempt.usage, "wall_ms": wall_ms}))
 
 
 def failed(

@@ -170,10 +170,17 @@ def _by_category(results: Iterable[Result]) -> list[tuple[str, list[Result]]]:
     return sorted(found.items())
 
 
+def busy_s(attempts: Sequence[Attempt]) -> float:
+    """Seconds in which at least one of them was under way: interruptions of a run do not count."""
+    total = until = 0.0
+    for attempt in sorted(attempts, key=lambda attempt: attempt.started_at):
+        end = attempt.started_at + float(attempt.usage.get("wall_ms") or attempt.elapsed_ms) / 1000
+        total += max(0.0, end - max(until, attempt.started_at))
+        until = max(until, end)
+    return total
+
+
 def _throughput(asked: Sequence[Attempt]) -> float | None:
-    """Items that got their answer, by the time from the first request to the last answer."""
-    if not asked:
-        return None
-    first = min(attempt.started_at for attempt in asked)
-    last = max(attempt.started_at + attempt.elapsed_ms / 1000 for attempt in asked)
-    return round(60 * len(asked) / (last - first), 2) if last > first else None
+    """Items that got their answer in a minute of work."""
+    seconds = busy_s(asked)
+    return round(60 * len(asked) / seconds, 2) if seconds else None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from dabom.client import Item
 from dabom.clips import retry
 from dabom.clips.plan import stored_settings
-from dabom.clips.read import Flight, Outcome, failed, read_outcome
+from dabom.clips.read import Flight, Outcome, failed, read_outcome, timed
 from dabom.clips.request import ask_about
 from dabom.errors import AnswerBroken, AskError, ClientError, ConnectFailed, InvalidMedia, Refused
 
@@ -126,7 +126,9 @@ class Runner:
 
     async def _take(self, line: Line) -> None:
         todo, flight = self._flying[line.id]
+        came_at = time.time()
         outcome = await asyncio.to_thread(read_outcome, line, flight, self._settings.answer_schema)
+        outcome = timed(outcome, came_at)
         await self._store(todo, outcome)
         del self._flying[line.id]
         self._news.set()
