@@ -171,9 +171,9 @@ async def test_only_the_models_name_is_changed(route: Any) -> None:
 async def test_the_items_of_a_batch_go_on_too(route: Any) -> None:
     items = [{"id": n, "body": {**ASK, "user": str(n)}} for n in range(12)]
     half = cut_at(says("half"), len(sent_bytes(says("half"))) - 20, Close())
-    faults: list[Script] = [error_reply(503), half, [Reset()], [Close()], says("one")]
-    turns = in_turn(*faults * 3)
-    async with route({"one": turns, "two": says("two")}, concurrency=3) as (ups, gw):
+    faults: list[Script] = [error_reply(500), half, [Reset()], [Close()], says("one")]
+    turns, health = in_turn(*faults * 3), {"breaker_failures": 50}
+    async with route({"one": turns, "two": says("two")}, concurrency=3, health=health) as (ups, gw):
         answer = await gw.ask("/chat/batch", {"items": items})
         lines = {line["id"]: line for line in map(msgspec.json.decode, answer.body.splitlines())}
         assert set(lines) == set(range(12))

@@ -203,7 +203,8 @@ async def test_metrics_tell_the_state_of_the_pool(behind: Behind, path: str) -> 
     async with behind(gate, concurrency=1) as (upstream, gw), asyncio.TaskGroup() as group:
         kind = "application/json" if path == "/chat" else "multipart/form-data; boundary=b"
         for _ in range(2):
-            group.create_task(gw.ask(path, b'{"messages":[]}', headers=[("content-type", kind)]))
+            body = b'{"messages":[]}' if path == "/chat" else b"--b--\r\n"
+            group.create_task(gw.ask(path, body, headers=[("content-type", kind)]))
         await gw.until(lambda: gw.permits.waiting == 1)
         await upstream.wait_seen(1)
         text = (await gw.ask("/metrics")).body.decode()

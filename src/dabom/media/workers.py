@@ -30,6 +30,8 @@ class PictureWorkers:
         self._time_limit_s = time_limit_s
         self._idle: list[Process] = []
         self._busy: set[Process] = set()
+        self._starting: set[asyncio.Task[Process]] = set()
+        self._closed = False
 
     async def scale(self, job: Job, pieces: Iterable[memoryview]) -> tuple[Done, bytes]:
         """The smaller picture as base64. `pieces` are `job.size` characters, read when there is room.
@@ -62,9 +64,14 @@ class PictureWorkers:
 
     async def close(self) -> None:
         """End all processes."""
-        for process in [*self._idle, *self._busy]:
-            await _end(process)
-        self._idle.clear()
+        self._closed = True
+        if self._starting:
+            await asyncio.wait(self._starting)
+        for process in self._busy:
+            _kill(process)  # whoever waits for it ends it
+            await process.wait()
+        while self._idle:
+            await _end(self._idle.pop())
 
     async def _take(self) -> Process:
         while self._idle:
@@ -72,9 +79,22 @@ class PictureWorkers:
             if process.returncode is None:
                 return process
             await _end(process)
-        pipe = asyncio.subprocess.PIPE
-        command = [sys.executable, "-m", "dabom.media.worker"]
-        return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=_LINE_BYTES)
+        starting = asyncio.create_task(_start())
+        self._starting.add(starting)
+        starting.add_done_callback(self._starting.discard)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # one that is cancelled while it starts would be nobody's: the next caller gets it
+            starting.add_done_callback(self._keep)
+            await asyncio.wait([starting])
+            raise
+
+    def _keep(self, started: asyncio.Task[Process]) -> None:
+        if not started.cancelled() and started.exception() is None:
+            self._idle.append(started.result())
+            if self._closed:
+                _kill(started.result())
 
 
 async def _ask(process: Process, job: Job, pieces: Iterable[memoryview]) -> tuple[Done, bytes]:
@@ -91,9 +111,21 @@ async def _ask(process: Process, job: Job, pieces: Iterable[memoryview]) -> tupl
     return done, await back.readexactly(done.size)
 
 
-async def _end(process: Process) -> None:
+async def _start() -> Process:
+    pipe = asyncio.subprocess.PIPE
+    command = [sys.executable, "-m", "dabom.media.worker"]
+    return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=_LINE_BYTES)
+
+
+def _kill(process: Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.kill()
+
+
+async def _end(process: Process) -> None:
+    _kill(process)
     if process.stdin is not None:
         process.stdin.close()
+    if process.stdout is not None:
+        await process.stdout.read()  # an answer that is half read stops the pipe, and so keeps it open
     await process.wait()
