@@ -316,7 +316,7 @@ def _any_fault(seen: Seen, chance: random.Random) -> Sequence[Step]:
 async def _ask_somehow(gw: RunningGateway, chance: random.Random, picture: str) -> None:
     """A chat, a stream or a batch, with a picture or without; the client waits for the end or leaves."""
     asked = body(stream=chance.random() < 0.5)
-    if chance.random() < 0.4:
+    if chance.random() < 0.1:
         shown = {"type": "image_url", "image_url": {"url": picture, "detail": "low"}}
         asked["messages"] = [{"role": "user", "content": [shown]}]
     path, octets = "/chat", msgspec.json.encode(asked)
