@@ -58,6 +58,21 @@ def test_results_are_given_out(tmp_path: Path, run: str) -> None:
         assert (tmp_path / f"out.{kind}").read_bytes().startswith(head)
 
 
+def test_a_report_is_printed_or_written_beside_the_clips(tmp_path: Path, run: str) -> None:
+    code, out, err = clips(tmp_path, "report", run, "--lang", "en")
+    assert (code, err) == (0, "")
+    assert "1 done, 1 failed, 1 open · 3 requests" in out
+    code, out, err = clips(tmp_path, "report", run, "--html", "--lang", "ko")
+    path = tmp_path / "clips" / f"report-{run}.html"
+    assert (code, out, err) == (0, "", f"{path}\n")
+    html = path.read_text(encoding="utf-8")
+    assert '<html lang="ko">' in html
+    assert html.endswith("</html>\n")
+    code, _, err = clips(tmp_path, "report", run, "--out", "no/report.html", "--lang", "en")
+    assert code == 1
+    assert "cannot be written" in err
+
+
 def test_a_run_that_is_not_there_is_told(tmp_path: Path, run: str) -> None:
     code, out, err = clips(tmp_path, "export", "x", "--lang", "en")
     assert (code, out) == (1, "")
