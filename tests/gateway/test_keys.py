@@ -15,15 +15,13 @@ from dabom.app import load_settings
 from dabom.errors import ConfigError, KeyConcurrency, RateLimited
 from dabom.gateway import GatewaySettings, Metrics
 from dabom.gateway.keys import Holder, Keys, KeySettings, hash_line
-from dabom.testing import ScriptedUpstream, Stall, WaitFor, chat_answer, json_reply
+from dabom.testing import Stall, WaitFor, chat_answer, json_reply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.gateway.conftest import Behind, Run, RunningGateway
+    from tests.gateway.conftest import Behind, RunningGateway
 
 ANNA, BORA, ADMIN = "dabom-anna-0123456789", "dabom-bora-0123456789", "dabom-admin-012345678"
-AUTO, ALL = "dabom-auto-0123456789", "dabom-all-01234567890"
+_JSON = ("content-type", "application/json")
 
 
 def key(ident: str, secret: str, **limits: Any) -> dict[str, Any]:
@@ -277,88 +275,6 @@ def test_a_thousand_keys_cost_no_more_than_one() -> None:
     assert seconds(1000) < 5 * seconds(1)
 
 
-@pytest.fixture
-async def two(running_gateway: Run) -> AsyncIterator[RunningGateway]:
-    """Two upstreams, one for text alone, with a model, a route and a rule that lead to them."""
-    answer = json_reply(chat_answer())
-    async with ScriptedUpstream(answer, models=["t"]) as text, ScriptedUpstream(answer, models=["v"]) as sees:
-        given: dict[str, Any] = {
-            "upstreams": [
-                {"name": "text", "url": text.url, "model": "t", "modalities": []},
-                {"name": "vision", "url": sees.url, "model": "v"},
-            ],
-            "routes": {"writes": {"steps": [["text"]]}},
-            "models": {"writer": "writes", "seer": "vision"},
-            "auto": [{"modalities": ["image"], "route": "vision"}, {"route": "writes"}],
-            "keys": [
-                key("anna", ANNA, routes=["writes"]),
-                key("bora", BORA, routes=["writer"]),
-                key("auto", AUTO, routes=["auto"]),
-                key("all", ALL),
-            ],
-        }
-        async with running_gateway(**given) as gw:
-            yield gw
-
-
-_PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-_PICTURE = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_PNG}"}}]
-
-
-@pytest.mark.parametrize(
-    ("secret", "model", "picture", "allowed"),
-    [
-        (ANNA, "writer", False, True),  # the name of the route to which it leads
-        (ANNA, "auto", False, True),
-        (ANNA, "seer", False, False),
-        (ANNA, "t", False, False),
-        (ANNA, "auto", True, False),
-        (BORA, "writer", False, True),
-        (BORA, "writer", True, False),  # a name opens the way to its own route, and no other
-        (BORA, "auto", False, False),
-        (AUTO, "auto", True, True),
-        (AUTO, "auto", False, True),
-        (AUTO, "seer", False, False),
-        (ALL, "writer", True, True),
-    ],
-)
-async def test_a_key_opens_the_routes_that_it_names(
-    two: RunningGateway, secret: str, model: str, *, picture: bool, allowed: bool
-) -> None:
-    body = {"model": model, "messages": [{"role": "user", "content": _PICTURE if picture else "안녕"}]}
-    answer = await two.ask("/chat", body, headers=bearer(secret))
-    assert answer.status == (200 if allowed else 403), answer.body
-
-
-@pytest.mark.parametrize(
-    ("secret", "names"),
-    [
-        (ANNA, {"writer"}),
-        (BORA, {"writer"}),
-        (AUTO, {"auto"}),
-        (ALL, {"t", "v", "writer", "seer", "auto"}),
-    ],
-)
-async def test_models_that_a_key_may_not_use_are_not_listed(
-    two: RunningGateway, secret: str, names: set[str]
-) -> None:
-    listed = (await two.ask("/v1/models", headers=bearer(secret))).json()["data"]
-    assert {one["id"] for one in listed} >= names
-    assert any(one["id"] == "auto-fast" for one in listed) == (secret in (ANNA, ALL))
-    for one in listed:
-        body = {"model": one["id"], "messages": [{"role": "user", "content": "안녕"}]}
-        assert (await two.ask("/chat", body, headers=bearer(secret))).status == 200
-    told = await two.ask("/chat", {**CHAT, "model": "nothing"}, headers=bearer(secret))
-    assert told.error["code"] == "model_not_found"
-
-
-async def test_a_model_that_a_key_may_not_use_is_none_for_it(two: RunningGateway) -> None:
-    """Neither the error about an unknown name nor the list tells of others."""
-    listed = (await two.ask("/v1/models", headers=bearer(BORA))).body
-    assert b"seer" not in listed
-    assert b'"v"' not in listed
-
-
 async def test_items_that_are_refused_cost_nothing(behind: Behind) -> None:
     keys = [key("anna", ANNA, routes=["qwen"], requests_per_minute=2)]
     items = [{"id": number, "body": {**CHAT, "model": "else"}} for number in range(2)]
@@ -367,3 +283,41 @@ async def test_items_that_are_refused_cost_nothing(behind: Behind) -> None:
         assert batch.body.count(b"route_forbidden") == 2
         for _ in range(2):
             assert (await gw.ask("/chat", CHAT, headers=bearer(ANNA))).status == 200
+
+
+def _left(gw: RunningGateway, ident: str) -> tuple[float, float]:
+    """Requests and tokens that are left of the minute of a key."""
+    holder = next(one for one in gw.gateway._stage.keys.holders if one.settings.id == ident)
+    assert holder._requests is not None
+    assert holder._tokens is not None
+    return round(holder._requests.level), round(holder._tokens.level, -2)
+
+
+@pytest.mark.parametrize("path", ["/chat", "/chat/batch"])
+async def test_who_leaves_pays_for_what_was_under_way(behind: Behind, path: str) -> None:
+    """Else a client would have answers made for nothing, by leaving just before they are there."""
+    keys = [key("anna", ANNA, requests_per_minute=10, tokens_per_minute=100_000)]
+    one = {**CHAT, "max_tokens": 5000}
+    body = {"items": [{"id": number, "body": one} for number in range(4)]} if path == "/chat/batch" else one
+    async with behind([Stall()], keys=keys, concurrency=1) as (upstream, gw):
+        async with gw.wire() as wire:
+            await wire.request(path, msgspec.json.encode(body), headers=[*bearer(ANNA).items(), _JSON])
+            await upstream.wait_seen(1)
+            wire.leave()
+            await gw.until(lambda: gw.gateway.running == 0)
+        assert _left(gw, "anna") == (9, 95_000)
+
+
+async def test_who_leaves_the_line_pays_nothing(behind: Behind) -> None:
+    keys = [key("anna", ANNA, requests_per_minute=10, tokens_per_minute=100_000), key("bora", BORA)]
+    async with behind([Stall()], keys=keys, concurrency=1) as (upstream, gw), gw.wire() as first:
+        await first.request("/chat", msgspec.json.encode(CHAT), headers=[*bearer(BORA).items(), _JSON])
+        await upstream.wait_seen(1)
+        async with gw.wire() as wire:
+            body = msgspec.json.encode({**CHAT, "max_tokens": 5000})
+            await wire.request("/chat", body, headers=[*bearer(ANNA).items(), _JSON])
+            await gw.until(lambda: gw.permits.waiting == 1)
+            wire.leave()
+            await gw.until(lambda: gw.gateway.running == 1)
+        assert _left(gw, "anna") == (10, 100_000)
+        first.leave()

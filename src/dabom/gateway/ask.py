@@ -115,11 +115,11 @@ class Asker:
             line = failed(item.id, error)
         except BaseException:
             target.health.left()
-            exchange.key.settle_item(record)
+            exchange.key.settle_item(record, asked.claim.tokens)
             self._close(record)
             raise
         way.note(record)
-        exchange.key.settle_item(record)
+        exchange.key.settle_item(record, asked.claim.tokens)
         self._close(record)
         return line
 
@@ -136,7 +136,7 @@ class Asker:
         record = self._open(item, exchange) if asked is None else asked.record
         record.status, record.code = error.status, error.code
         if asked is not None:
-            exchange.key.settle_item(record)
+            exchange.key.settle_item(record, asked.claim.tokens)
         self._close(record)
         return failed(item.id, error)
 

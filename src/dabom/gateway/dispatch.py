@@ -173,6 +173,7 @@ class Dispatch:
                 continue
             except BaseException:
                 target.expect(-asked.claim.tokens, -1)
+                self._exchange.key.release()
                 raise
             asked.record.queue_ms += round((loop.time() - began) * 1000, 2)
             if asked.way.passes_over(loop.time()):
@@ -217,6 +218,7 @@ class Dispatch:
             while not lane.empty():
                 if (asked := lane.get_nowait()) is not None:
                     asked.way.target.expect(-asked.claim.tokens, -1)
+                    self._exchange.key.release()
 
     def _remains(self, error: DabomError) -> bytes:
         """What is still to be said when the batch is cut: finished lines, then one per unfinished item."""

@@ -208,13 +208,15 @@ def _bucket(per_minute: int | None, now: float) -> Bucket | None:
 class KeyUse:
     """A key at work on one request: `with` it, and tell it what it costs."""
 
-    __slots__ = ("_charged", "_holder", "_record", "_requests")
+    __slots__ = ("_charged", "_holder", "_record", "_requests", "reached")
 
     def __init__(self, holder: Holder | None, record: Record, *, requests: int) -> None:
         self._holder = holder
         self._record = record
         self._requests = requests
         self._charged = 0
+        self.reached = False
+        """An upstream has been asked."""
 
     @property
     def id(self) -> str:
@@ -245,7 +247,7 @@ class KeyUse:
             return
         self._holder.running -= 1
         code = self._record.code or getattr(error, "code", "")
-        used, refund = _used(self._record, code, self._charged)
+        used, refund = _used(self._record, code, self._charged, reached=self.reached)
         self._holder.settle(self._charged - used, self._requests if refund else 0, time.monotonic())
 
     def may_use(self, names: Iterable[str]) -> bool:
@@ -278,10 +280,10 @@ class KeyUse:
         if self._holder is not None:
             self._holder.settle(0, 1, time.monotonic())
 
-    def settle_item(self, record: Record) -> None:
-        """Pay for an item of a batch that is over; its request has been counted by `reserve`."""
+    def settle_item(self, record: Record, most: int) -> None:
+        """Pay for an item that is over, `most` tokens when nobody tells; `reserve` has counted it."""
         if self._holder is not None:
-            used, refund = _used(record, record.code, 0)
+            used, refund = _used(record, record.code, most, reached=True)
             self._holder.settle(-used, int(refund), time.monotonic())
 
 
@@ -355,14 +357,15 @@ def _show(holder: Holder, metrics: Metrics) -> None:
     metrics.key_running.watch(holder.settings.id, read=lambda: holder.running)
 
 
-def _used(record: Record, code: str, charged: int) -> tuple[int, bool]:
+def _used(record: Record, code: str, charged: int, *, reached: bool) -> tuple[int, bool]:
     """Tokens that were used, and whether the request reached no model and so costs nothing.
 
     What an upstream does not tell is taken for what was charged: a stream without its usage pays for its
-    longest answer.
+    longest answer, and so does a client that leaves what an upstream was at work on.
     """
-    if record.first_byte_ms is None and code != ClientGone.code:
-        return 0, bool(code)
+    if record.first_byte_ms is None:
+        left = reached and code in ("", ClientGone.code)
+        return (charged, False) if left else (0, bool(code))
     if record.status >= 400:
         return 0, False
     if record.prompt_tokens is None and record.answer_tokens is None:

@@ -168,6 +168,7 @@ class Relay:
         self, exchange: Exchange, guard: Guard, way: Way, outgoing: Outgoing, edits: Sequence[Edit]
     ) -> bool:
         target = way.target
+        exchange.key.reached = True
         self._start_clocks(guard, way, outgoing.facts)
         opened = await self._open(exchange, guard, target, outgoing, edits)
         status, body = opened.answer.status, opened.first
