@@ -40,12 +40,17 @@ _SPEECH = re.compile(
 )
 
 
+def says_black(text: str) -> bool:
+    """The text calls the picture black, dark or empty."""
+    return bool(_BLACK.search(text))
+
+
 def claims_to_see(value: Any, text: str) -> bool:
     """The answer describes a picture: it reads text off it, or tells a scene and not that it is black."""
     if isinstance(value, dict) and isinstance(value.get("scene"), str):
         shown = str(value.get("on_screen_text") or "")
-        return _tells(shown) or (_tells(value["scene"]) and not _BLACK.search(value["scene"]))
-    return _tells(text) and not _BLACK.search(text)
+        return _tells(shown) or (_tells(value["scene"]) and not says_black(value["scene"]))
+    return _tells(text) and not says_black(text)
 
 
 def claims_speech(value: Any, text: str) -> bool:

@@ -47,7 +47,7 @@ async def ask_about(content: bytes, settings: RunSettings, seed: int, max_tokens
         parts, media, told = await _video(content, settings)
     body = request(
         user(*parts, settings.prompt),
-        model=settings.model,
+        model=settings.model or None,
         temperature=settings.temperature,
         seed=seed,
         max_tokens=max_tokens,
