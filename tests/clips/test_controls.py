@@ -69,6 +69,12 @@ def test_a_control_in_memory(clips: list[Path], tmp_path: Path) -> None:
     assert control_bytes(clips[0].read_bytes(), "mute") == (tmp_path / made.clip).read_bytes()
 
 
+def test_exchanged_sound_needs_another_clip(clips: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(InvalidMedia, match="needs another clip"):
+        control_bytes(clips[0].read_bytes(), "swap-audio")
+    assert control_bytes(clips[0].read_bytes(), "swap-audio", clips[1].read_bytes())
+
+
 def test_a_finished_control_is_kept_and_another_kind_is_not_overwritten(
     clips: list[Path], tmp_path: Path
 ) -> None:

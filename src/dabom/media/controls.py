@@ -27,6 +27,8 @@ def write_control(source: Path, target: Path, kind: ControlKind, sound_of: Path 
     packets of the sound. `mute` and `swap-audio` (the sound is that of the clip `sound_of`) copy the packets
     of the picture. Raises InvalidMedia and StoreError.
     """
+    if kind == "swap-audio" and sound_of is None:
+        raise InvalidMedia(f"{source}: its swap-audio needs another clip, whose sound it takes")
     other = sound_of if kind == "swap-audio" and sound_of is not None else source
     with open_recording(source) as clip, open_recording(other) as second:
         picture = picture_track(clip)
