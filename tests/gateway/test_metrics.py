@@ -13,7 +13,7 @@ from dabom.gateway import Metrics
 from dabom.gateway.metrics import LABELS
 from dabom.gateway.series import MAX_SERIES, Gauge, Spread, Tally
 from dabom.gateway.usage import Tail, read_usage
-from dabom.testing import chat_answer, json_reply, sse_event, sse_reply
+from dabom.testing import chat_answer, error_reply, json_reply, sse_event, sse_reply
 
 if TYPE_CHECKING:
     from tests.gateway.conftest import Behind, RunningGateway
@@ -158,3 +158,14 @@ def test_names_are_dabom_s_own_and_every_label_is_explained() -> None:
     assert len({series.name for series in every}) == len(every) > 25
     assert all(series.name.startswith("dabom_") for series in every)
     assert {label for series in every for label in series.labels} == LABELS.keys()
+
+
+@pytest.mark.parametrize("status", [400, 404, 429, 500])
+async def test_what_an_upstream_refuses_is_an_error_by_its_status(behind: Behind, status: int) -> None:
+    item = {"items": [{"id": 1, "body": CHAT}]}
+    async with behind(error_reply(status)) as (_, gw):
+        assert (await gw.ask("/chat", CHAT)).status == status
+        assert (await gw.ask("/chat/batch", item)).status == 200
+        name = gw.gateway.fleet.upstreams[0].name
+        page = (await gw.ask("/metrics")).body.decode()
+        assert f'dabom_errors_total{{code="http_{status}",route="",upstream="{name}"}} 2.0' in page

@@ -181,8 +181,8 @@ class Metrics(_Requests, _Events, _States, Collector):
         upstream, whose = record.upstream, (record.route, record.upstream, modality(record))
         status = str(record.status)
         self.requests.add(path, *whose, status)
-        if record.code:
-            self.errors.add(record.code, record.route, upstream)
+        if code := record.code or (f"http_{status}" if upstream and record.status >= 400 else ""):
+            self.errors.add(code, record.route, upstream)
         if upstream:
             self.queue.add(record.queue_ms / 1000, *whose)
             if record.first_byte_ms is not None:  # on a clock of whole milliseconds it may be 0
