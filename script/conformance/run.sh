@@ -43,4 +43,4 @@ if [ -f "$vocabulary/merges.txt" ]; then
   done
   .venv/bin/python -m script.conformance.token_media "$home/media/tokens"
 fi
-DABOM_VLLM=$home .venv/bin/python -m pytest tests/conformance -m conformance --timeout 400 -q -s "$@"
+DABOM_VLLM=$home .venv/bin/python -m pytest tests/conformance -m conformance --timeout 700 -q -s "$@"

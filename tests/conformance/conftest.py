@@ -5,23 +5,32 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import mimetypes
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 import pytest
+from tests.example_fleet import example_fleet
 
 from dabom.testing import free_port, running, running_gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.example_fleet import ExampleFleet
+
 SERVE = Path(__file__).parents[2] / "script" / "conformance" / "serve_vllm.sh"
 START_WITHIN_S = 300  # 25 s on a quiet machine; the first start also fills caches
 KEY = "sk-conformance"
 VOLATILE = ("id", "created")
+
+MLX, TEXT, LARGE, SMALL = "qwen3-14b-mlx", "qwen3-30b", "qwen3-vl-30b", "qwen3-vl-8b"
+"""The models of the example fleet: the first and the third are served by the first of `Servers`."""
+ROOM = (4096, 16_384)
+"""Tokens that the two servers take."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,13 @@ class Media:
         encoded = base64.b64encode(octets).decode()
         return {"type": "input_audio", "input_audio": {"data": encoded, "format": "wav"}}
 
+    def part(self, name: str) -> Any:
+        """What its name says that it is."""
+        kind = (mimetypes.guess_type(name)[0] or "").partition("/")
+        if kind[0] == "image":
+            return self.image(name, "/".join(kind[::2]))
+        return self.clip(name) if kind[0] == "video" else self.sound(name)
+
     def _uri(self, source: str | bytes, kind: str) -> str:
         octets = self.octets(source) if isinstance(source, str) else source
         return f"data:{kind};base64,{base64.b64encode(octets).decode()}"
@@ -184,6 +200,61 @@ def omni(start: Callable[..., Any]) -> Iterator[Pair]:
     flags = ("--limit-mm-per-prompt", limits, "--mm-processor-cache-gb", "0")
     with start("qwen3_omni", *flags, key=KEY) as (pair, _):
         yield pair
+
+
+class Servers(NamedTuple):
+    """The root URLs of two vLLMs that count as the released models do, and which take less and more."""
+
+    hearing: str
+    seeing: str
+
+    def upstreams(self) -> dict[str, dict[str, Any]]:
+        """Those of the example fleet. What each takes is left to be learned."""
+        first = {"url": f"{self.hearing}/v1", "kind": "vllm", "max_model_len": None}
+        second = {"url": f"{self.seeing}/v1", "kind": "vllm", "max_model_len": None}
+        hears = {"family": "qwen3-omni", "modalities": ["image", "video", "audio"]}
+        return {
+            MLX: first,
+            TEXT: second,
+            LARGE: {**first, **hears, "trusts_media_options": True},
+            SMALL: {**second, "trusts_media_options": False},
+        }
+
+
+@pytest.fixture(scope="session")
+def serve_hearing(serve: Callable[..., Any]) -> Callable[[], Any]:
+    """Starts the first of the two; its media cache is off as above."""
+    flags = ["--served-model-name", MLX, LARGE, "--max-model-len", str(ROOM[0])]
+    flags += ["--mm-processor-cache-gb", "0", "--limit-mm-per-prompt", '{"image":4,"video":1,"audio":2}']
+    return lambda: serve("exact-qwen3-omni", *flags)
+
+
+@pytest.fixture(scope="session")
+def servers(serve: Callable[..., Any], serve_hearing: Callable[[], Any]) -> Iterator[Servers]:
+    """The second takes no options of media from a request."""
+    flags = ["--served-model-name", TEXT, SMALL, "--no-trust-request-mm-kwargs"]
+    flags += ["--max-model-len", str(ROOM[1]), "--max-num-batched-tokens", str(ROOM[1])]
+    flags += ["--limit-mm-per-prompt", '{"image":4,"video":1}']
+    with serve_hearing() as (hearing, _), serve("exact-qwen3-vl", *flags) as (seeing, _):
+        yield Servers(hearing, seeing)
+
+
+@pytest.fixture(scope="session")
+def fleet_of(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """`with fleet_of(media=...)`: the example fleet on these servers, with further settings."""
+    return lambda **more: example_fleet(tmp_path_factory.mktemp("fleet"), servers.upstreams(), **more)
+
+
+@pytest.fixture(scope="session")
+def fleet(fleet_of: Callable[..., Any]) -> Iterator[ExampleFleet]:
+    with fleet_of(models={"either": [[LARGE, SMALL]]}, mask=["resident_number"]) as running_fleet:
+        yield running_fleet
+
+
+@pytest.fixture(scope="session")
+def exact_media(home: Path) -> Media:
+    """Those whose tokens are counted."""
+    return Media(home / "media" / "tokens")
 
 
 @pytest.fixture(scope="session")
