@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 from tests.media.make_clips import Clip, make
 
+from dabom import families
 from dabom.errors import ClientError, InvalidMedia, MediaMismatch, MediaTooLarge, MediaUnsupported, UrlRefused
 from dabom.gateway.facts import FactsReader
 from dabom.gateway.media_options import Listener, read_media_options
@@ -280,8 +281,9 @@ def test_a_target_of_an_upstream() -> None:
         max_pixels=900,
         trusts_media_options=True,
     )
-    assert target_of(settings, 800) == MediaTarget(
+    assert target_of(settings, families.find("qwen3-omni"), 800) == MediaTarget(
         800, 32, Listener(vllm=True, omni=True, trusts_options=True)
     )
-    plain = UpstreamSettings(url="http://127.0.0.1:1/v1", model="Qwen/Qwen2.5-VL-7B-Instruct")
-    assert target_of(plain) == MediaTarget(None, 28, Listener())
+    plain = UpstreamSettings(url="http://127.0.0.1:1/v1")
+    assert target_of(plain, families.find("Qwen/Qwen2.5-VL-7B-Instruct")) == MediaTarget(None, 28, Listener())
+    assert target_of(plain, None) == MediaTarget(None, 1, Listener())

@@ -156,3 +156,13 @@ async def test_old_pictures_that_are_left_out_are_not_scaled(running_gateway: Ru
                 None,
             )
             assert up.seen[0].json()["messages"][0]["content"][0]["type"] == "text"
+
+
+async def test_the_grid_is_that_of_a_family_that_was_learned(running_gateway: Run) -> None:
+    async with ScriptedUpstream(OK, models=["Qwen/Qwen3-VL-8B-Instruct"]) as up:
+        async with running_gateway(upstreams=[{"url": up.url, "name": "one", **SMALL}]) as gw:
+            assert (await gw.ask("/readyz")).status == 200
+            asked = ask(picture(1000, 700)) | {"model": "Qwen/Qwen3-VL-8B-Instruct"}
+            assert (await gw.ask("/chat", asked)).status == 200
+        ((width, height),) = sent(up.seen[-1])
+        assert (width % 32, height % 32) == (0, 0)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dabom.errors import InvalidMedia, UrlRefused
-from dabom.families import find, read_options
+from dabom.families import read_options
 from dabom.gateway.media_options import LOADER, PROCESSOR, Listener
 from dabom.gateway.media_plan import MediaTarget, Part, count_flaw, flaw, plan
 from dabom.gateway.splice import Edit
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from dabom.families import Options
+    from dabom.families import Family, Options
     from dabom.gateway.facts import Facts
     from dabom.gateway.media_options import MediaOptions
     from dabom.gateway.media_plan import Scale
@@ -186,9 +186,10 @@ class MediaPolicy:
         return head + found, done.was, facts
 
 
-def target_of(settings: UpstreamSettings, max_pixels: int | None = None) -> MediaTarget:
-    """What an upstream wants; `max_pixels` is the route's own limit."""
-    family = find(settings.family or settings.model or "")
+def target_of(
+    settings: UpstreamSettings, family: Family | None, max_pixels: int | None = None
+) -> MediaTarget:
+    """What an upstream of that family wants; `max_pixels` is the route's own limit."""
     limits = [limit for limit in (max_pixels, settings.max_pixels) if limit is not None]
     return MediaTarget(
         min(limits, default=None),

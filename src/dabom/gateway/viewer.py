@@ -37,7 +37,7 @@ class Viewer:
     def __init__(self, settings: MediaSettings, metrics: Metrics) -> None:
         self._policy = MediaPolicy(settings)
         self._metrics = metrics
-        self._targets: dict[tuple[str, int | None], MediaTarget] = {}
+        self._targets: dict[tuple[str, str, int | None], MediaTarget] = {}
 
     async def close(self) -> None:
         """End the processes that scale pictures."""
@@ -76,9 +76,11 @@ class Viewer:
         if len(parts) != len(facts.media):
             kept = {place.start for place in facts.places}
             parts = tuple(part for part in parts if part.start in kept)
-        wanted = self._targets.get((target.name, max_pixels))
+        family = target.meter.family  # learned from the upstream when no setting names it
+        key = (target.name, family.name if family is not None else "", max_pixels)
+        wanted = self._targets.get(key)
         if wanted is None:
-            wanted = self._targets[target.name, max_pixels] = target_of(target.settings, max_pixels)
+            wanted = self._targets[key] = target_of(target.settings, family, max_pixels)
         edited = await self._policy.fit(shown.pieces.read, parts, shown.options, wanted)
         if edited.edits:
             self._count(parts, edited, route)
