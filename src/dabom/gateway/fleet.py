@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _REFRESH_S = 60.0
 """What an upstream offers is asked anew at least this often, also while its answers tell that it is well."""
+_MAX_DECISIONS, _MAX_NAME_CHARS = 1024, 256
 _ASK_AGAIN_S = 1.0
 _JITTER = 0.2
 _CLOCK_GRAIN_S = 0.01
@@ -55,6 +56,7 @@ class Fleet:
         self._routing = settings.routing
         self._metrics = metrics
         self._known: dict[str, Target] = {}
+        self._decisions: dict[Need, Decision] = {}
         self._by_name: dict[str, Upstream] = {}
         self._asking: asyncio.Task[None] | None = None
         self._asked_at = float("-inf")
@@ -154,6 +156,14 @@ class Fleet:
         return await self.plan(_NOTHING)
 
     async def _decide(self, need: Need) -> Decision:
+        found = self._decisions.get(need)
+        if found is None:
+            found = await self._choose(need)
+            if len(self._decisions) < _MAX_DECISIONS and len(need.model or "") <= _MAX_NAME_CHARS:
+                self._decisions[need] = found  # clients may invent names without end
+        return found
+
+    async def _choose(self, need: Need) -> Decision:
         try:
             if need.model is None and not any(one.serves for one in self._known.values()):
                 await self._ask_all()
@@ -175,6 +185,7 @@ class Fleet:
         return Plan(targets, decision, need, self._routing.media_turns)
 
     def _learn(self) -> None:
+        self._decisions.clear()
         self._known = {upstream.name: upstream.known for upstream in self.upstreams}
 
     async def _ask_all(self) -> None:
