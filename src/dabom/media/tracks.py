@@ -129,6 +129,10 @@ def _runs(track: Track) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[n
     """
     total, _ = _length(track)
     ends = np.cumsum(track.steps[:, 0])
+    if not len(track.offsets):  # most clips are made for streaming and have no frames out of order
+        counts, steps = track.steps[:, 0], track.steps[:, 1]
+        ticks = counts * steps
+        return np.cumsum(ticks) - ticks, steps, np.clip(total - (ends - counts), 0, counts)
     shifts = np.cumsum(track.offsets[:, 0])
     stops = np.unique(np.concatenate((ends, shifts, [total])))
     stops = stops[(stops > 0) & (stops <= total)]
