@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
-import typer
-from typer.core import TyperGroup
+from dabom.cli.lazy import build_group
 
 __all__ = ["main"]
 
@@ -53,33 +49,5 @@ _COMMANDS = {
 
 def main() -> None:
     """Run the command line."""
-    app = typer.Typer(
-        cls=_Group,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        add_completion=False,
-        help="다봄: 자체 하드웨어의 멀티모달 모델을 위한 게이트웨이 · a gateway for multimodal models",
-    )
-    for name, (_, _, told) in _COMMANDS.items():
-        app.command(name, help=told)(_stand_in)
-    app()
-
-
-def _stand_in() -> None:
-    """What the list of commands shows; `_Group` puts the real command in its place."""
-
-
-class _Group(TyperGroup):
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command if name is None else _load(name), rest
-
-
-def _load(name: str) -> Any:
-    file, function, _ = _COMMANDS[name]
-    found = getattr(import_module(file), function)
-    if isinstance(found, typer.Typer):  # a command with commands of its own
-        return typer.main.get_command(found)
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name)(found)
-    return typer.main.get_command(app)
+    told = "다봄: 자체 하드웨어의 멀티모달 모델을 위한 게이트웨이 · a gateway for multimodal models"
+    build_group(_COMMANDS, told)()

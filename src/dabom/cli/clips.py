@@ -5,11 +5,7 @@ Each command has a file of its own, `clips_*.py`, and is imported when it is use
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
-import typer
-from typer.core import TyperGroup
+from dabom.cli.lazy import build_group
 
 # name: (file, function, what `dabom clips --help` says of it)
 _COMMANDS = {
@@ -56,35 +52,6 @@ _COMMANDS = {
 }
 
 
-class _Group(TyperGroup):
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command if name is None else _load(name), rest
-
-
-def _load(name: str) -> Any:
-    file, function, _ = _COMMANDS[name]
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name)(getattr(import_module(file), function))
-    return typer.main.get_command(app)
-
-
-def _stand_in() -> None:
-    """What the list of commands shows; `_Group` puts the real command in its place."""
-
-
-def build_clips() -> typer.Typer:
-    """The group of commands."""
-    app = typer.Typer(
-        cls=_Group,
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        help="녹화를 클립으로 자르고 하나씩 분석합니다. · Cut recordings into clips and analyse each.",
-    )
-    for name, (_, _, told) in _COMMANDS.items():
-        app.command(name, help=told)(_stand_in)
-    return app
-
-
-clips = build_clips()
+clips = build_group(
+    _COMMANDS, "녹화를 클립으로 자르고 하나씩 분석합니다. · Cut recordings into clips and analyse each."
+)

@@ -76,10 +76,6 @@ class Edited:
         return facts if self.options is None else msgspec.structs.replace(facts, options=self.options)
 
 
-class _Detail(msgspec.Struct):
-    detail: str = ""
-
-
 class MediaPolicy:
     """Reads, checks and changes media by its settings. Holds the processes that scale pictures."""
 
